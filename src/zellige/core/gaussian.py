@@ -52,8 +52,7 @@ def tokens_at(x_0: Tensor, gamma: Tensor, noise: Tensor) -> Tensor:
 
 
 def leaves(x_0: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the path of each token leaves x_0 (*) under noise (*, K): the largest r at which it has left,
-    and to which token."""
+    """Largest r at which the path of each token has left x_0 (*) under noise (*, K), and the token that it left for."""
     others = noise.scatter(-1, x_0[..., None], -math.inf).max(-1)
     return others.values - noise.gather(-1, x_0[..., None])[..., 0], others.indices
 

@@ -30,8 +30,8 @@ class Process(nn.Module):
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
-        start_time: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
-            distribution.
+        start_time: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the
+            prior's distribution.
         hides: whether there is a mask that is no clean token, so that it carries no information on the token behind it.
         blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a
             token.

@@ -104,7 +104,7 @@ class Denoiser(Diffusion):
         return kind(self.process, maths.normalise(ratio), x_t, t)
 
 
-# ---------------------------------------------------------------------------------- the distribution of a sampler's code
+# ------------------------------------------------------------------------------- the distribution of a sampler's code
 
 
 # ---------------------------------------------------------------------------------- the T-step model

@@ -20,8 +20,8 @@ eq. 4 multiplies it by the noise of the position itself, so it is right only if 
 Training with L_vb makes it so: a `LeaveOneOut`. With `prediction = "mean"` the output is p(x_0 | x_t) as the paper
 writes it, and the kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same.
 Elsewhere they differ, and then the two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the
-cross-entropy at p(x_0 | x_t). The mask is never predicted: p~ has no probability on it. `docs/theory/differences.md` explains the
-scale of lambda.
+cross-entropy at p(x_0 | x_t). The mask is never predicted: p~ has no probability on it. `docs/theory/differences.md`
+explains the scale of lambda.
 
 The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. The paper's image model
 takes p(x_0 | x_1) = p~(x_0 | x_1) instead. `last = "image"` does the same, in the bound and in the sampler. The image

@@ -37,10 +37,10 @@ class Noise:
 
     Attributes:
         make: (config, V, schedule, unigrams) -> its process of V tokens, on one state more where there is a mask.
-        mask: whether there is one.
+        mask: whether there is a mask.
         ordered: whether tokens must be ordered; embedded: whether they must be, without `embedding`.
         paper, auto: the schedules that these two names mean.
-        schedules: those that it can have.
+        schedules: the names of the schedules that it can have.
         informed: whether its mutual-information schedule reads the frequencies of the tokens.
     """
 

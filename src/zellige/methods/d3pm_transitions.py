@@ -66,7 +66,7 @@ def gaussian_jumps(K: int, beta: Tensor, width: int = 0) -> Tensor:
 
 
 def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
-    """As `gaussian_jumps`."""
+    """The probability of a jump by n = 0..K-1 levels, up or down: beta/K for 1 to `width`, else 0; (T,) -> (T, K)."""
     n = torch.arange(K, dtype=D, device=beta.device)
     return beta[:, None] / K * ((n > 0) & (n <= width))  # D3PM eq. 10
 

@@ -570,8 +570,7 @@ class Diffusion(Method):
         return times
 
     def coarse(self, times: Tensor) -> Tensor:
-        """Of the times of its own T steps those next to `times` (n + 1,), n <= T, which fall from 1 to 0: a coarse
-        chain.
+        """Coarse chain: of the model's own T + 1 times those next to `times` (n + 1,), n <= T, which fall from 1 to 0.
 
         Its kernel p(x_s | x_t) skips the steps between: D3PM section 3.3, p(x_{t-k} | x_t).
         """

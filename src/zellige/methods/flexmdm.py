@@ -94,7 +94,7 @@ class Span:
 
     @classmethod
     def of(cls, begin: Tensor, end: Tensor) -> "Span":
-        """Of unknown length."""
+        """Part of unknown length."""
         return cls(begin, end, torch.zeros_like(begin, dtype=torch.bool))
 
 
@@ -225,8 +225,8 @@ class FlexMDM(Method):
         return Noisy(x, target, missing, gaps & ~shut & (size < L), gaps & shut)
 
     def spans(self, whole: Span, generator: Randomness = None) -> Span:
-        """What training noises of each text: the `whole` of it, or in a share `spans` of the texts without a given part
-        one span."""
+        """Part of each text that training noises: the `whole` of it; in a fraction `spans` of the texts without a
+        given part, one span."""
         lengths, device = whole.end, whole.end.device
         B, L = len(lengths), self.window
         alone = random.bernoulli(torch.full((B,), self.config.spans, device=device), generator) & (whole.begin == 0)

@@ -65,7 +65,7 @@ class WithoutSUBS(Diffusion):
         return self.process.without_mask(logits) if self.config.zero_masking else logits
 
     def cost(self, logits, x_0, x_t, t, s=None):
-        """As that of `Diffusion`, at positions where the step has a cost."""
+        """Cost as in `Diffusion`, at positions where the step has one."""
         assert s is not None, "discrete time has steps alone"
         last = -self.process.without_mask(logits).log_softmax(-1).gather(-1, x_0[..., None])[..., 0].double()
         return torch.where(s == CLEAN, last, self._inner(logits, x_0, t, s))

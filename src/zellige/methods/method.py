@@ -121,7 +121,7 @@ class Method(nn.Module):
         system, paper, noise: what its authors call it, the arXiv number of their paper, and its noise in a few words.
         Config: a frozen dataclass of the method's options.
         choices: the allowed names of a field of Config; `checked` rejects others.
-        of_levels: those that need ordered tokens.
+        of_levels: of a field of Config, the values that need ordered tokens.
         parameterization: of the network's output: "mean", "leave_one_out", "score" or "next" (an instance may differ).
         loss_is_bound: whether `loss` is a sample of `bound` (training then shows its unit).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.

@@ -412,8 +412,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Reading:
-    """What each layer of a bidirectional network made of whole texts x (B, L), for a later pass over a part of them;
-    immutable.
+    """Keys, values and streams of a bidirectional network at whole texts x (B, L), for a later pass over a part.
 
     Such a pass (`reread`) computes the part anew, beside keys and values of the other positions that may be out of
     date: they are those of x (Fast-dLLM, arXiv 2505.22618).
@@ -437,7 +436,7 @@ class Reading:
         return Reading(self.x[rows], *(tuple(y[rows] for y in of) for of in (self.keys, self.values, self.streams)))
 
     def into(self, before: "Reading | None", rows: Tensor, count: int) -> "Reading":
-        """That of `count` texts: these in the rows (N,), and the others as they were `before`; None: never read."""
+        """Reading of `count` texts: these in the rows (N,), the others as they were `before`; None: never read."""
         if len(rows) == count:
             return self.take(rows.argsort())
 

@@ -126,8 +126,8 @@ def _save(ctx, inputs, output):
 
 
 def _gradients(ctx, grad, *_):
-    """Those that were made, times the one number that every row's own is its weight times:
-    a sum or a mean of weighted rows."""
+    """Gradients that `_whole` made, for a sum or a mean of weighted rows: each row's `grad` is g times its weight, with
+    one number g for all, by which they are multiplied."""
     weight, *values = ctx.saved_tensors
     size = (weight * weight).sum()
     g = (grad * weight).sum() / torch.where(size > 0, size, 1.0)

@@ -1,4 +1,4 @@
-"""Where a position is and when: rotary angles, the embedding of the time and what it does to a layer."""
+"""Embeddings of position and time: rotary angles, the time's embedding and how it modulates a layer."""
 
 import math
 from typing import Any, Protocol

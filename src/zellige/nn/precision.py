@@ -1,4 +1,4 @@
-"""In how many bits a network's matrix products are: float32, TF32 on a GPU, or bfloat16.
+"""Precision of a network's matrix products: float32, TF32 on a GPU, or bfloat16.
 
 PyTorch's float32 is not float32 everywhere: on a GPU its convolutions are in TF32 unless it is set otherwise. Here it
 is set, by `float32_products` and by nothing else.

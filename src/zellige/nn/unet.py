@@ -1,6 +1,6 @@
 """A U-Net that reads an image of states and returns hidden states for each position, each colour of each pixel.
 
-That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR
+The U-Net of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR
 (Campbell et al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms,
 down by two and up again, joined by skip connections; attention of one head in the middle, and after the blocks of some
 resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes

@@ -44,7 +44,7 @@ INPUTS = 4096  # texts that a classifier reads at once
 
 
 class NoisyClassifier(Protocol):
-    """Which class a noisy text has: of `length` tokens, one of the `classes`."""
+    """Classifier of noisy texts of `length` tokens into `classes`."""
 
     length: int
     classes: Sequence[str]
@@ -79,7 +79,7 @@ class Guide(Wrapper):
 
     @property
     def parameterization(self) -> str:
-        """That of the method, or "tilted" where its predictions are no distributions any more."""
+        """Parameterization of the method, or "tilted" where its predictions are no distributions any more."""
         kind = self.method.parameterization
         return "tilted" if kind in ("mean", "leave_one_out") and self.tilts else kind
 
@@ -142,7 +142,7 @@ class ClassifierFree(Guide):
 
     @property
     def passes(self) -> int:
-        """Those of the method, with the class and without."""
+        """Passes of the network in one evaluation: with the class and without."""
         return 2 * self.method.passes
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None) -> Prediction:
@@ -302,7 +302,7 @@ class Product(Guide):
 
     Args:
         others: the other methods with their powers: [(expert.method, 0.5)].
-        power: that of the first.
+        power: the power of the first, `method`.
     """
 
     @checked
@@ -320,7 +320,7 @@ class Product(Guide):
 
     @property
     def passes(self) -> int:
-        """Those of every model."""
+        """Passes of all networks in one evaluation."""
         return sum(each.passes for each in (self.method, *self.others))
 
     def of_length(self, length: int) -> "Product":

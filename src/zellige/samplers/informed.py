@@ -91,7 +91,7 @@ class Informed(Ancestral):
         return Distribution(self.name, f"its own distribution, {'near' if exact else 'away from'} that of the model")
 
     def times(self, method, steps):
-        """Those of `ancestral`, and CLEAN once more for each step of self-correction."""
+        """Times of `ancestral`, and CLEAN once more for each step of self-correction."""
         if self.revise and method.process.mask is not None:
             raise InputError(
                 f"`revise` needs noise that leaves wrong tokens, not masks; leave it out with {method.name}"

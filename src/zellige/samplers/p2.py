@@ -62,7 +62,7 @@ class P2(Sampler):
         return Distribution(self.name, "its own path, likely tokens first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """From 1 to 0, the share of masks."""
+        """Fractions of masks, from 1 to 0."""
         return torch.linspace(1, 0, count_of_steps(steps, STEPS) + 1, dtype=torch.float64)
 
     def expected_calls(self, method: Diffusion, times: Tensor, free: int) -> float:

@@ -44,7 +44,7 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
 
 
 def reads_tokens(method: Method) -> str | None:
-    """Reason against a method: the sampler reads the network's own p(x_0 | x_t), as `hidden_at` and `as_masks` give it."""
+    """Reason against a method: it gives no p(x_0 | x_t) of the network itself, as `hidden_at` and `as_masks` read it."""
     if isinstance(method, Wrapper) and not isinstance(method, Truncated):
         return "reads the network itself, whose distribution guidance changes"
     if why := not_absorbing(method, one=True):

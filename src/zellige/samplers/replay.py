@@ -90,7 +90,7 @@ def weigh(method: Method, batch: Batch, path: Path, generator: Randomness = None
     return Written(torch.cat(x, 1), torch.stack(log_w, 1), method.passes * torch.stack(calls).sum(0))
 
 
-# ---------------------------------------------------------------------------------------------------- a sampler's own code
+# ---------------------------------------------------------------------------------- a sampler's own code
 class Replay:
     """A source of randomness that returns the tokens of given texts where a sampler samples a token, and random numbers
     elsewhere.

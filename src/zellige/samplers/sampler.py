@@ -27,8 +27,7 @@ Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 
 
 class Summary:
-    """What a sampler reports of finished samples beside their tokens (`Memory.summary`),
-    a subclass for each kind of report."""
+    """Report on finished samples beside their tokens (`Memory.summary`); a subclass for each kind of report."""
 
     @classmethod
     def joined(cls, parts: Sequence[Any], places: Sequence[int]) -> "Summary":
@@ -51,7 +50,7 @@ class Summary:
         return None
 
     def describe(self, pm: Callable[[float, float], str], one_target: bool) -> str:
-        """What is printed below the samples; "" for nothing.
+        """Text printed below the samples; "" for nothing.
 
         Args:
             pm: formats a value and half its interval.
@@ -64,20 +63,23 @@ class Summary:
 
 
 class Memory:
-    """What a sampler carries from step to step beside the tokens, and what it reports.
-    By default it reports nothing."""
+    """Values that a sampler carries from step to step beside the tokens, and what it reports: by default nothing."""
 
     def take(self, rows: Tensor) -> Self:
         """Select sequences (N,); a memory that is not of single sequences stays whole."""
         return self
 
     def lengths(self, found: Tensor) -> Tensor:
-        """Tokens of each text, (B,); `found` (B,): those before its end token, L without one."""
+        """Number of tokens of each text, (B,); `found` (B,) of them stand before its end token, L without one."""
         return found
 
     def reached(self, given: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens of each text that are given or written so far, (B,); `given` (B,) begin it,
-        and it has `lengths` (B,) in all."""
+        """Number of tokens of each text that are given or written so far, (B,).
+
+        Args:
+            given: (B,) of them are given at its beginning.
+            lengths: (B,) in all.
+        """
         return lengths
 
     def summary(self, state: "State") -> Summary | None:

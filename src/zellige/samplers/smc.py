@@ -12,10 +12,10 @@ its weight by the sum of W:
 p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With
 anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
 u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior
-p(x_0 | x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but
-the last one. The mean of the group counts in u as SHARED sequences more: a few sequences without reward say little of a
-rare one, and a particle whose u is far too small by chance is lost nearly always, and else brings so much weight back
-that no estimate of Z is near it.
+p(x_0 | x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u
+cancel but the last one. The mean of the group counts in u as SHARED sequences more: a few sequences without reward say
+little of a rare one, and a particle whose u is far too small by chance is lost nearly always, and else brings so much
+weight back that no estimate of Z is near it.
 
 Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew
 in proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
@@ -285,7 +285,7 @@ class Constant:
 
     @classmethod
     def of(cls, log_z: Tensor) -> "Constant":
-        """From log Z of each group (n,); -inf where a group has no particle left."""
+        """Estimate from log Z of each group (n,), -inf where a group has no particle left."""
         n, total = len(log_z), log_z.logsumexp(0)
         value, effective = float(total) - math.log(n), float((2 * total - (2 * log_z).logsumexp(0)).exp())
         if n < FEWEST or not effective >= COUNTING:  # nan where no group has a particle left
@@ -462,7 +462,7 @@ class Smc(OnGrid):
 
 
 def systematic(weights: Tensor, due: Tensor, generator: Randomness = None) -> Tensor:
-    """Which particle each of N is a copy of, (B, N) ascending, by systematic resampling of weights (B, N) of sum 1.
+    """Index of the particle that each of N copies, (B, N) ascending: systematic resampling of weights (B, N) of sum 1.
 
     With one uniform u the j-th copy is of the first particle whose cumulative weight exceeds (j + u) / N. As u grows,
     the copies change where it passes a fraction of N times a cumulative weight, so u is drawn as one of N intervals

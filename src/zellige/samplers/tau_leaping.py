@@ -106,7 +106,7 @@ class Leaps(Memory):
         return Leaps(tuple((t, numbers[rows]) for t, numbers in self.steps))
 
     def fractions(self) -> list[Leap]:
-        """Every step, all samples together."""
+        """Leaps of every step, all samples together."""
         totals = [(min(float(t.flatten()[0]), 1.0), numbers.sum(0).tolist()) for t, numbers in self.steps]
         return [
             Leap(t, round(positions), *(number / max(positions, 1) for number in others))
@@ -290,7 +290,7 @@ def clamped(target: Tensor, K: int) -> Tensor:
 
 
 def beyond(target: Tensor, K: int) -> Tensor:
-    """Whether the clamp changes it."""
+    """Return whether the clamp to 0..K-1 changes a target, (*) bool."""
     return (target < 0) | (target > K - 1)
 
 
