@@ -92,7 +92,7 @@ def joint_kernel(method: Diffusion, X: Tensor, t: float, s: float) -> Tensor:
     return kernels[:, torch.arange(X.shape[1]), X].prod(-1)
 
 
-# ---------------------------------------------------------------------------- one token at a time, at times that are drawn
+# --------------------------------------------------------------------- one token at a time, at times that are drawn
 def gauss(n: int) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes in (0, 1) and weights, (n,) each."""
     k = torch.arange(1, n, dtype=torch.float64)
