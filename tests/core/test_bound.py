@@ -291,9 +291,9 @@ def test_with_the_exact_network_the_terms_are_the_entropy(name):
     denoiser = exact.Denoiser(P, distribution, L)
     terms = exact.continuous_terms(denoiser, denoiser.x_0)
     total = (distribution * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
-    p_1 = exact.marginal(P, exact.embed(P, distribution, L), L, P.start)
+    p_1 = exact.marginal(P, exact.embed(P, distribution, L), L, P.start_time)
     prior = P.prior[exact.states(P.K, L)].prod(-1)
-    jumps = P.start == PRIOR
+    jumps = P.start_time == PRIOR
     gap = float(total - exact.entropy(distribution) - maths.kl(p_1, prior))
     if jumps:
         assert abs(gap) < 1e-5

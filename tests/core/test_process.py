@@ -329,10 +329,10 @@ def test_what_can_move_and_where_sampling_starts():
     assert absorbing(V + 1, Linear()).movable(x).tolist() == [False, False, False, True]
     assert absorbing(V + 1, Linear(), mask=1).movable(x).tolist() == [False, True, False, False]
     assert uniform(V, Linear()).movable(x[:V]).all()
-    assert absorbing(V + 1, Linear()).start == PRIOR  # all masks is the distribution of the prior, not of t = 1
-    assert ALL["absorbing into a data state"].start == PRIOR
-    assert uniform(V, Linear()).start == 1.0
-    assert ALL["ctmc"].start == 1.0
+    assert absorbing(V + 1, Linear()).start_time == PRIOR  # all masks is the distribution of the prior, not of t = 1
+    assert ALL["absorbing into a data state"].start_time == PRIOR
+    assert uniform(V, Linear()).start_time == 1.0
+    assert ALL["ctmc"].start_time == 1.0
     assert ALL["absorbing into a data state"].clean.all()
     assert absorbing(V + 1, Linear(), mask=1).clean.tolist() == [True, False, True, True]
 
