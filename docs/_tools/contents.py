@@ -40,7 +40,7 @@ CONTENTS = {
         "guides/evaluate",
         "guides/judge",
         "guides/compare",
-        "guides/audit",
+        "guides/reproduce",
         "guides/harness",
         "guides/represent",
     ),
@@ -65,7 +65,7 @@ CONTENTS = {
         "theory/model",
         "theory/samplers",
         "reference/laws",
-        "theory/bracket",
+        "theory/two_sided",
         "theory/differences",
     ),
     "Evidence": (
