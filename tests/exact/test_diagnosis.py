@@ -42,7 +42,7 @@ class RateOfLosing(MDLM):
 class AlphaOfS(MDLM):
     variants = ({},)
 
-    def reveal(self, t, s):
+    def reveal_probability(self, t, s):
         alpha = self.process.schedule.alpha
         return (alpha(s) - alpha(t))[..., 0] / (1 - alpha(s)[..., 0])
 
