@@ -9,7 +9,8 @@ HEAD = """\
 # Which distribution each sampler samples from, and which bound holds for it
 
 For every method and sampler: from which distribution the samples come, and which command bounds -log p of it. `zellige
-sample` and `zellige evaluate` print the same in their last lines. [Samplers and the distributions that they sample
+sample` and `zellige evaluate` print the same in their last lines. A bound describes samples only if both belong to the
+same distribution. [Samplers and the distributions that they sample
 from](../theory/samplers.md) explains the distributions.
 
 - **The model of continuous time** includes the [endpoint terms of its schedule](../theory/model.md#process).
@@ -24,7 +25,7 @@ from](../theory/samplers.md) explains the distributions.
 
 Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once, the
 grid `published` and those of a step size, and texts that are longer or shorter than the model's. `--ends jumps` bounds
-another model, which passes each end of a published schedule in one jump; no sampler samples from it. `--ends none`, which
+another model, which passes each end of a published schedule in one step; no sampler samples from it. `--ends none`, which
 most papers print, is not a bound. `csm` has a likelihood only where all texts can be listed.
 
 `docs/_tools/laws.py` makes the tables from the code. They are checked by enumeration, with networks that depend on the
