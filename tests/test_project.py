@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import types
 from contextlib import chdir
 from pathlib import Path
 
@@ -318,8 +319,10 @@ def test_snippets_run(page, whole, folder, monkeypatch):
     """In short, `verify` checks the closed forms alone: what else it checks has its tests in tests/exact."""
     if not whole:
         monkeypatch.setattr(zellige, "verify", functools.partial(zellige.verify, only="bound.closed-form"))
+    module = types.ModuleType("snippets")
+    monkeypatch.setitem(sys.modules, "snippets", module)  # where a class looks up the names of its annotations
     with chdir(folder):
-        exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippets"})
+        exec(compile(snippets(page), str(page), "exec"), vars(module))
 
 
 def test_formulas_of_the_docs_come_from_no_other_host():

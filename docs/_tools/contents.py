@@ -47,6 +47,7 @@ CONTENTS = {
     "Extend": (
         "guides/python",
         "guides/method",
+        "guides/sampler",
         "guides/package",
     ),
     "Reference": (
