@@ -85,12 +85,13 @@ def formula(self, node):
 
 
 def files(app, name, source):
-    """Links to examples/, studies/, tests/ and src/, which are no pages, as downloads."""
+    """Links to examples/, studies/, tests/ and src/, which are no pages, as downloads; CONTRIBUTING.md is a page of the site."""
     import re
 
     places = r"examples/[^)]*\.(?:ipynb|py|sh)|src/zellige/[^)#]*|studies/[^)#]*|tests/[^)#]*"
     link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
     source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
+    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./CONTRIBUTING\.md", r"](\1contributing.md", source[0])
 
 
 def setup(app):

@@ -1,7 +1,7 @@
 """The table of contents of the site: each part with its pages. A page of a forge shows none of it."""
 
 CONTENTS = {
-    "Tutorials": ("tutorials/start",),
+    "Tutorials": ("tutorials/start", "tutorials/your_text"),
     "Understand": (
         "learn/masked-diffusion",
         "learn/uniform-and-blocks",
