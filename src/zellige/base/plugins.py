@@ -69,13 +69,11 @@ def part(name: str) -> ModuleType:
 
 
 class Registry(dict[str, T]):
-    """Things by name. The dictionary itself holds ours; a name that is not in it is looked for among the plug-ins of
-    `group`.
+    """Things by name: the dictionary holds ours; any other name is looked for among the plug-ins of `group`.
 
     Iterating gives what the dictionary holds, `all` also what our plug-ins bring. `in`, `get` and `[]` know the names
     of other packages too; a name that nobody has raises the error of `unknown`. A file may name what another package
-    brings only once you have named it, or allowed code
-    (`trust.reading`).
+    brings only once you have named it, or allowed code (`trust.reading`).
 
     Args:
         kind: what one is called in errors.

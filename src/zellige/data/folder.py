@@ -1,5 +1,4 @@
-"""A folder of the cache, whole or not there: written aside, synced, renamed;
-read only where its sums are those written."""
+"""A folder of the cache, whole or not there: written aside, synced, renamed; read only where its sums are those written."""
 
 import hashlib
 import json

@@ -224,8 +224,10 @@ class Likelihood:
 
     @property
     def _draws_mask_counts(self) -> bool:
-        """Return whether numbers of masks are drawn, not times;
-        of fewer steps than tokens most numbers would have no weight."""
+        """Whether numbers of masks are drawn instead of times.
+
+        With fewer steps than tokens, times are drawn: most numbers of masks would have no weight.
+        """
         counts = getattr(self.method, "draws_mask_counts", False)
         return counts and not 0 < self.steps < self.method.shape[0]
 
@@ -341,9 +343,8 @@ class Work:
         for shard in range(total // size):
             rows = torch.arange(shard * size, (shard + 1) * size) % n
             part = group.take(rows).to(self.device)
-            generator = torch.Generator().manual_seed(
-                seed
-            )  # the same for each part of the group: `Shard` takes its rows
+            # the same for each part of the group: `Shard` takes its rows
+            generator = torch.Generator().manual_seed(seed)
             for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
                 terms.setdefault(name, []).append(value.double().cpu())
         return {name: torch.cat(values).reshape(self.draws, n) for name, values in terms.items()}

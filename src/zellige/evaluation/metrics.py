@@ -346,12 +346,11 @@ def memorised(runs: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- of images
 def fid(images: Tensor, real_images: Tensor) -> Number:
-    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M,
-    D).
+    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the features of two sets of images.
 
-    Computed by torchmetrics. It is biased in the number of samples, so compare it at equal numbers only. The interval
-    is the jackknife over 10 groups of samples. The bootstrap would not do: a set with repetitions is a smaller set,
-    whose FID is larger.
+    m, m' are the means and C, C' the covariances of the features, (N, D) and (M, D). Computed by torchmetrics. It is
+    biased in the number of samples, so compare it at equal numbers only. The interval is the jackknife over 10 groups
+    of samples. The bootstrap would not do: a set with repetitions is a smaller set, whose FID is larger.
     """
     return jackknife(lambda x: frechet(x, real_images), images)
 

@@ -17,9 +17,8 @@ the two half-widths' squares, and the rest is the texts'. So the three agree. Wh
 is the split.
 
 The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i),
-which some
-papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its
-`lift`).
+which some papers print. The mean is larger: by what the texts differ, and, since exp is convex, by the noise of the
+draws (its `lift`).
 """
 
 import math

@@ -1,8 +1,8 @@
 """One run as data: `Train`, `Config`, and their JSON.
 
-The dataclasses are the options of the command line too. A value out of its range
-is an InputError wherever it comes from. JSON goes through cattrs, strictly: nothing is coerced, no entry is ignored,
-and the method's name is the tag that says which class its options are.
+The dataclasses are the options of the command line too. A value out of its range is an InputError wherever it comes
+from. JSON goes through cattrs, strictly: nothing is coerced, no entry is ignored, and the method's name is the tag that
+says which class its options are.
 """
 
 import dataclasses

@@ -307,8 +307,7 @@ def half_an_hour(
 
 
 def command_line(config: Config, method: Method) -> str:
-    """The command line of a config, with a folder beside the run's;
-    "" where no line can name the data or the network."""
+    """The command line of a config, with a folder beside the run's; "" where no line can name the data or the network."""
     words = ["zellige train", path(reference(type(method)))]
     if config.network or isinstance(config.data, OwnData):
         return ""

@@ -52,8 +52,7 @@ def width(log_w: Tensor, n: int) -> Tensor:
 
 
 def effective(log_w: Tensor) -> Tensor:
-    """The share of draws that count, (sum w)^2 / sum w^2 over their number (Kish), of the worst block: (..., D,
-    G) -> (...)."""
+    """Fraction of draws that count in the worst block, (sum w)^2 / (D sum w^2) (Kish): (..., D, G) -> (...)."""
     log_w = log_w.double()
     log_w = log_w - log_w.amax(-2, keepdim=True).clamp_min(LEAST)
     w = log_w.exp()

@@ -110,8 +110,7 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
 
 
 def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
-    """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B,
-    K^L)."""
+    """Transition probabilities (B, K^L) of one corrector leap of size h at t, floats or (B, 1), from `state`."""
     distribution = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
     time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(distribution), 1) for u in (t, h))
     for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(distribution)):
