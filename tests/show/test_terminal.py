@@ -14,7 +14,7 @@ from testing.small import RECORD
 from zellige.show import numbers as t
 from zellige.show.numbers import path
 from zellige.show.picture import Picture, Watch
-from zellige.show.progress import Bar, Speed, Training
+from zellige.show.progress import Bar, Speed, TrainingBar
 from zellige.show.record import dumps, json_record
 from zellige.show.terminal import Terminal
 
@@ -216,7 +216,7 @@ def test_motion_is_for_terminals(tty, environ, moves, monkeypatch):
     with Bar(s, "read", 100) as bar, Watch(s) as watch, s.waiting("loading"):
         bar.update(50)
         watch.draw(Picture("head", "ab", ["new", "masked"], "foot"))
-    training = Training(s)
+    training = TrainingBar(s)
     training.start(10), training.step(5, 1.0, "bits/char", Speed(100.0)), training.close()
     assert bool(CONTROL.search(s.err.getvalue())) is moves
 
@@ -262,7 +262,7 @@ def test_a_stream_that_cannot_write_a_character_does_not_fail():
 
 def test_plain_lines_come_every_5_percent_or_30_seconds():
     clock, s = Clock(), screen()
-    training = Training(s, clock)
+    training = TrainingBar(s, clock)
     training.start(2300)
     for step in range(1, 2301):
         clock.now += 0.1
@@ -271,7 +271,7 @@ def test_plain_lines_come_every_5_percent_or_30_seconds():
     assert len(lines) == 20
     assert lines[10] == "train step 1265/2300 loss 2.41 bits/char 16.4k tokens/s left 1:43"
     clock, s = Clock(), screen()
-    training = Training(s, clock)
+    training = TrainingBar(s, clock)
     training.start(1_000_000)
     for step in range(1, 601):
         clock.now += 1
@@ -281,7 +281,7 @@ def test_plain_lines_come_every_5_percent_or_30_seconds():
 
 def test_a_loss_that_is_no_bound_has_no_unit():
     clock, s = Clock(), screen()
-    training = Training(s, clock)
+    training = TrainingBar(s, clock)
     training.start(10)
     clock.now = 10
     training.step(5, 0.412, None, None)
@@ -290,7 +290,7 @@ def test_a_loss_that_is_no_bound_has_no_unit():
 
 def test_validations_stay():
     s = screen()
-    training = Training(s)
+    training = TrainingBar(s)
     training.start(2300)
     training.validated(500, "≤ 2.873 ± 0.024 bits/char (95%)", "the sof the tron a mothe ins is are coll tx", best=True)
     assert s.err.getvalue().splitlines() == [
@@ -314,7 +314,7 @@ def test_a_narrow_terminal_gives_up_the_bar_then_the_speed_never_the_number(widt
     s = screen(True, color="never")
     monkeypatch.setattr(type(s), "width", property(lambda self: width))
     clock = Clock()
-    training = Training(s, clock)
+    training = TrainingBar(s, clock)
     training.total, clock.now = 100_000, 0.0
     training.step(24_180, 2.41, "bits/char", Speed(612_000.0))
     clock.now = 5200.0
@@ -327,7 +327,7 @@ def test_a_narrow_terminal_gives_up_the_bar_then_the_speed_never_the_number(widt
 
 def test_the_speed_at_length_where_there_is_room_for_the_bar(monkeypatch):
     s, clock = screen(True, color="never"), Clock()
-    training = Training(s, clock)
+    training = TrainingBar(s, clock)
     training.total = 300
     training.step(20, 2.41, "bits/char", Speed(612_000.0, 4.1e14, 0.412))
     line = re.sub(r"\x1b\[\d*m", "", training._draw())

@@ -14,7 +14,7 @@ from zellige.evaluation.evaluate import evaluate_rows
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
 from zellige.show.numbers import count
-from zellige.show.progress import Progress, Training
+from zellige.show.progress import Progress, TrainingBar
 from zellige.show.terminal import Terminal
 from zellige.training.forecast import (
     Plan,
@@ -235,7 +235,7 @@ def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
     how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
     few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")
     for name, progress, times in [
-        ("none", None, 0), ("quiet", Training(Terminal(quiet=True)), 0), ("said", Training(Terminal()), 1),
+        ("none", None, 0), ("quiet", TrainingBar(Terminal(quiet=True)), 0), ("said", TrainingBar(Terminal()), 1),
     ]:  # fmt: skip
         asked.clear()
         train("mdlm", **how, train=few, run=tmp_path / name, progress=progress)

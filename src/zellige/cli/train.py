@@ -18,10 +18,9 @@ from ..base.requests import inline, option, option_of
 from ..base.trust import allow, reading, refuse_code
 from ..data import DATASETS, Data
 from ..show.numbers import path
-from ..show.progress import Bar, Training
+from ..show.progress import Bar, TrainingBar
 from ..show.terminal import Terminal
-from ..training.requests import SECTIONS
-from ..training.requests import Training as Request
+from ..training.requests import SECTIONS, Training
 from . import options
 from .common import own_class, put_json
 from .flags import Flag, flags, options_class
@@ -52,7 +51,7 @@ def form(method: Any) -> Any:
     first = [name.removeprefix("--") for name in flags(method.Config)][:OWN]
     return options_class(
         "Options",
-        [*sections, *own_fields(Request), ("config", str | None, config)],
+        [*sections, *own_fields(Training), ("config", str | None, config)],
         shown=" ".join([*first, SHOWN]),
     )
 
@@ -91,7 +90,7 @@ def choose(
     command: str = "train",
     varied: Sequence[str] = (),
     default: Mapping[str, str] | None = None,
-) -> tuple[Request, dict[str, Flag]]:
+) -> tuple[Training, dict[str, Flag]]:
     """Read what is typed after `zellige train`: a method or a recipe, then options.
 
     Args:
@@ -110,7 +109,7 @@ def choose(
     name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"), reading(from_file):
         method: Any = own_class(name) if name else None
-        unsized = Request(method, recipe=recipe)
+        unsized = Training(method, recipe=recipe)
         Options = form(unsized.method_class)
     flags_of_command = flags(Options)
     words = _with_column(words)
@@ -135,7 +134,7 @@ def choose(
         recipes = values.get("--recipe", recipe)
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
     whole = {flag: values.pop(flag) for flag in [*values] if flags_of_command[flag].owner is Options}
-    request = Request(
+    request = Training(
         method,
         recipe=whole.get("--recipe", recipe),
         size=whole.get("--size") or None,
@@ -179,7 +178,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     request, _ = choose(words, terminal)
     with terminal.waiting("reading" if request.epochs is not None else "starting"):
         complete = request.filled()
-    progress = Training(terminal)
+    progress = TrainingBar(terminal)
     try:
         finished_run = complete.start(progress)
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 from ..base.requests import inline, option
 from ..data import Data
 from ..show.numbers import path
-from ..show.progress import Training
+from ..show.progress import TrainingBar
 from ..show.terminal import Terminal
 from ..training.requests import Tune
 from . import options
@@ -47,7 +47,7 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
         if section in ("data", "train")
     }
     request = replace(arguments.request, settings=settings)
-    progress = Training(terminal)
+    progress = TrainingBar(terminal)
     try:
         with terminal.waiting("loading"):
             tuning = request.session(arguments.model or None, progress)

@@ -127,7 +127,7 @@ class Speed:
 
 
 class Progress:
-    """Receiver of the progress of a training. This one shows nothing; `Training` draws it."""
+    """Receiver of the progress of a training. This one shows nothing; `TrainingBar` draws it."""
 
     @property
     def quiet(self) -> bool:
@@ -157,7 +157,7 @@ class Progress:
         """Training is over."""
 
 
-class Training(Progress):
+class TrainingBar(Progress):
     """Display of a training on a terminal: its bar, its validations, its notes."""
 
     def __init__(self, terminal: Terminal, clock=time.monotonic):
@@ -238,7 +238,7 @@ class Training(Progress):
         return _line(self.terminal, "  train", self.now / self.total, must, speed, f"{left} left" if left else "")
 
 
-class TrainingPart(Training):
+class TrainingPart(TrainingBar):
     """One of several trainings: the heading, and how to go on, is said by the work that it is part of."""
 
     begun = False
