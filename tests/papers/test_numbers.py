@@ -13,7 +13,7 @@ import pytest
 
 from testing.places import SHARED
 from zellige.base.errors import InputError
-from zellige.papers import PAPERS, SECTIONS, made, notes, read, recipe_entries
+from zellige.papers import PAPERS, RECIPE_SECTIONS, made, notes, read, recipe_entries
 from zellige.papers.recipes import RECIPES, _recipe
 from zellige.papers.tables import TABLES, PublishedTable, TableRow, _table, plain
 
@@ -270,7 +270,7 @@ def test_every_number_of_a_recipe_has_a_source_or_a_relation(name):
     (entries,) = (found[name] for paper in PAPERS if name in (found := recipe_entries(read(paper))))
     numbers = {
         f"{part}.{choice}"
-        for part in SECTIONS
+        for part in RECIPE_SECTIONS
         for choice, value in entries[part].items()
         if isinstance(value, (int, float)) and not isinstance(value, bool)
     }

@@ -321,7 +321,7 @@ class HandedOver:
 
     kind: str
 
-    def refuse(self, name: str) -> InputError:
+    def error_for(self, name: str) -> InputError:
         """The error where the value is needed."""
         return InputError(f"`{name}` was handed over in Python (a {self.kind}), and no file holds it; give it again")
 

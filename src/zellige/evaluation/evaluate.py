@@ -80,35 +80,37 @@ def evaluate_rows(
     check_counts(draws=draws, batch=batch, processes=processes)
     indices, chosen = evenly_chosen(len(rows), limit)
     N = len(indices)
-    ask = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
-    kind, draws = ask.kind, 1 if ask.certain else draws
+    likelihood = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
+    kind, draws = likelihood.kind, 1 if likelihood.certain else draws
     if kind == "loss":
         characters, unit = None, unit_of(unit or "nats/token").measured("loss").key
     device = torch.device(device) if device is not None else device_of(method)
     texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
-    work = Work(ask, rows, indices, texts, draws // replicates, replicates, seed, batch, device)
-    spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
+    work = Work(likelihood, rows, indices, texts, draws // replicates, replicates, seed, batch, device)
+    spread = (
+        f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {likelihood.strata}"
+    )
     full_protocol = {
         "name": PROTOCOL,
         "estimator": estimator,
-        "time": ask.time,
+        "time": likelihood.time,
         "draws": draws,
-        "strata": spread if ask.strata else "none",
+        "strata": spread if likelihood.strata else "none",
         "network": method.precision,
         "bound": "float64",
         "texts": chosen,
         "seed": seed,
         "device": device.type,
-        **({"distribution": None} if ask.distribution is None else ask.distribution.protocol),
-        "bounds samples of": ask.bounds,
+        **({"distribution": None} if likelihood.distribution is None else likelihood.distribution.protocol),
+        "bounds samples of": likelihood.bounds,
     } | (protocol or {})
     full_protocol |= getattr(rows, "losses", LOSSLESS).protocol
     full_protocol |= {} if ends == "model" else {"ends": ends}
     full_protocol |= {"terms": "all"} if terms == "all" else {}
     with evaluating(method):
-        if ask.importance:
-            pilot_terms = pilot(ask, rows, indices, seed, device)
-            ask.proposal = proposal_of(pilot_terms, ask)
+        if likelihood.importance:
+            pilot_terms = pilot(likelihood, rows, indices, seed, device)
+            likelihood.proposal = proposal_of(pilot_terms, likelihood)
             full_protocol |= {} if pilot_terms is None else {"pilot": pilot_terms}
         results = _gathered(work, full_protocol, processes, distributed, keep, progress)
     tables = {  # name -> (N, replicates)
@@ -140,7 +142,7 @@ def evaluate_rows(
         document=per_document,
         partial=len(rows) > N,
     )
-    if not (ask.draws_times and (ask.T or ask.importance)):
+    if not (likelihood.draws_times and (likelihood.T or likelihood.importance)):
         return result
     return determined(result, torch.cat([torch.tensor(f["squares"], dtype=torch.float64).mean(0) for f in results]))
 
@@ -157,7 +159,8 @@ def _gathered(
     key = ""
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
-        key = fingerprint(protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
+        method = work.likelihood.method
+        key = fingerprint(protocol, method, repr(method.config), method.shape, *texts)
     cache = workers.ResultCache(keep, key, this_process().rank if distributed else 0)
     results = workers.gather_results(
         work,

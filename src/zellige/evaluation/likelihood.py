@@ -299,7 +299,7 @@ class Work:
         batch: rows (texts x draws) in one call of the network.
     """
 
-    ask: Likelihood
+    likelihood: Likelihood
     rows: Any
     chosen: list[int]
     texts: int
@@ -345,7 +345,7 @@ class Work:
             part = group.take(rows).to(self.device)
             # the same for each part of the group: `Shard` takes its rows
             generator = torch.Generator().manual_seed(seed)
-            for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
+            for name, value in self.likelihood(part, random.Shard(generator, shard, total // size)).items():
                 terms.setdefault(name, []).append(value.double().cpu())
         return {name: torch.cat(values).reshape(self.draws, n) for name, values in terms.items()}
 

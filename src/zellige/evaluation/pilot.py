@@ -24,23 +24,24 @@ MEANS = (
 )
 
 
-def pilot_edges(ask: Likelihood) -> tuple[float, ...]:
+def pilot_edges(likelihood: Likelihood) -> tuple[float, ...]:
     """Edges of the bins of time in which the pilot evaluates the network; () where there is nothing to choose."""
-    if not ask.importance:
+    if not likelihood.importance:
         return ()
-    steps = len(ask.drawn_steps) if ask.T else 0
-    return () if ask.T and steps < 2 else tuple(octaves(steps) if ask.T else octaves())
+    steps = len(likelihood.drawn_steps) if likelihood.T else 0
+    return () if likelihood.T and steps < 2 else tuple(octaves(steps) if likelihood.T else octaves())
 
 
 @torch.no_grad()
-def pilot(ask: Likelihood, rows: Rows, chosen: list[int], seed: int, device: torch.device) -> dict[str, Any] | None:
-    """The root mean square of the term whose times `ask` draws in each bin of time, of EACH draws; None without a
-    choice.
+def pilot(
+    likelihood: Likelihood, rows: Rows, chosen: list[int], seed: int, device: torch.device
+) -> dict[str, Any] | None:
+    """Root mean square, in each bin of time, of the term whose times are drawn, over EACH draws; None without a choice.
 
     {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see
     `proposal_of`. Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
     """
-    edges = pilot_edges(ask)
+    edges = pilot_edges(likelihood)
     if not edges:
         return None
     pairs, N, sizes = list(itertools.pairwise(edges)), len(chosen), []
@@ -48,14 +49,14 @@ def pilot(ask: Likelihood, rows: Rows, chosen: list[int], seed: int, device: tor
         places = [chosen[(k + len(pairs) * j) * N // (len(pairs) * EACH)] for j in range(EACH)]
         batch = rows.collate([rows[i] for i in places]).to(device)
         generator = torch.Generator().manual_seed(mix(seed, "pilot", k))
-        value = replace(ask, proposal=Proposal((low, high), (1.0,))).between(batch, generator)
+        value = replace(likelihood, proposal=Proposal((low, high), (1.0,))).between(batch, generator)
         sizes.append(_rounded(float(value.double().square().mean().sqrt())))
     return {"edges": list(edges), "sizes": sizes, "draws": EACH * len(pairs), "means": MEANS}
 
 
-def proposal_of(found: dict[str, Any] | None, ask: Likelihood) -> Proposal | None:
+def proposal_of(found: dict[str, Any] | None, likelihood: Likelihood) -> Proposal | None:
     """The proposal that a pilot makes."""
-    return None if found is None else Proposal.proportional(found["edges"], found["sizes"], whole=ask.T > 0)
+    return None if found is None else Proposal.proportional(found["edges"], found["sizes"], whole=likelihood.T > 0)
 
 
 def _rounded(size: float) -> float:

@@ -100,7 +100,7 @@ class SplitRequest(LikelihoodRequest[R]):
         from .corpus import corpus_of
 
         if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
+            raise self.data.error_for("data")
         return self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ..base.errors import InputError, unknown
 
 PAPERS = ("d3pm", "tauldr", "sedd", "radd", "mdlm", "md4", "duo", "udlm", "bd3lm")
-SECTIONS = ("data", "net", "train", "options", "drawing")  # of a recipe, in parts
+RECIPE_SECTIONS = ("data", "net", "train", "options", "drawing")
 ANEW = ("options", "sampler", "drawing")  # which a recipe of another method than its base's does not inherit
 T = TypeVar("T")
 Entries = dict[str, Any]
@@ -56,7 +56,7 @@ def _joined(base: Entries, entries: Entries) -> Entries:
     """What a recipe says after what its base says. The number of parameters is not inherited."""
     gone = (*(ANEW if "method" in entries else ()), "parameters")
     kept = {name: value for name, value in base.items() if name not in gone}
-    parts = {part: kept.get(part, {}) | entries.get(part, {}) for part in SECTIONS}
+    parts = {part: kept.get(part, {}) | entries.get(part, {}) for part in RECIPE_SECTIONS}
     differs = [note for note in kept.get("differs", []) if note not in entries.get("without", [])]
     more = {"differs": differs + entries.get("differs", []), "published": _published(kept, entries, gone)}
     return kept | {name: value for name, value in entries.items() if name != "without"} | parts | more
@@ -64,7 +64,7 @@ def _joined(base: Entries, entries: Entries) -> Entries:
 
 def _published(base: Entries, entries: Entries, gone: tuple[str, ...]) -> Entries:
     """The published values by choice; of a choice that the recipe makes itself, the base's have no say."""
-    own = {f"{part}.{name}" for part in SECTIONS for name in entries.get(part, {})} | {*entries}
+    own = {f"{part}.{name}" for part in RECIPE_SECTIONS for name in entries.get(part, {})} | {*entries}
     kept = {
         choice: value
         for choice, value in base.get("published", {}).items()

@@ -57,18 +57,18 @@ from .strategy import compiled_shards, environment, shard, strategy
 from .validation import Validation
 
 
-def fit(prepared: Prepared, again: str, progress: Progress, signals: Signals) -> "Loop":
+def fit(prepared: Prepared, resume_command: str, progress: Progress, signals: Signals) -> "Loop":
     """Take the steps from a checkpoint (or the start) to the last one, to a signal, or until the plan of the steps
     changes.
 
     Args:
-        again: the command that goes on with the run.
+        resume_command: the command that goes on with the run.
 
     Raises:
         Diverged, InputError (no space), Quit, or whatever the method or the data raised, after saving the last step.
     """
     config, fleet = prepared.config, prepared.fleet
-    loop = Loop(prepared, again, progress, signals)
+    loop = Loop(prepared, resume_command, progress, signals)
     prepared.method.train()
     signals.droppable = fleet.world == 1  # several agree before the first step whether to stop
     trainer = lightning.Trainer(
@@ -108,7 +108,7 @@ def fit(prepared: Prepared, again: str, progress: Progress, signals: Signals) ->
             raise Interrupted from problem
         last = newest(loop.checkpoints)
         if last and not isinstance(problem, (Diverged, InputError)):
-            progress.note(f"saved at step {count(step_of(last))}; go on: {again}")
+            progress.note(f"saved at step {count(step_of(last))}; go on: {resume_command}")
         raise
     finally:
         loop.close()
@@ -145,13 +145,13 @@ class Loop(lightning.LightningModule):
             where the first estimate stands.
     """
 
-    def __init__(self, prepared: Prepared, again: str, progress: Progress, signals: Signals):
+    def __init__(self, prepared: Prepared, resume_command: str, progress: Progress, signals: Signals):
         super().__init__()
         config, corpus, fleet = prepared.config, prepared.corpus, prepared.fleet
         train = config.train
         self.method, self.config, self.train_config = prepared.method, config, train
         self.folder, self.checkpoints = prepared.folder, prepared.folder / CHECKPOINTS
-        self.again, self.progress, self.signals, self.plan = again, progress, signals, prepared.plan
+        self.resume_command, self.progress, self.signals, self.plan = resume_command, progress, signals, prepared.plan
         self.strict_loading = config.adapter is None  # a checkpoint of a tuned model holds its adapter alone
         self.world, self.sharded = fleet.world, fleet.sharded(config)
         self.parts = train.accumulate * fleet.world
@@ -320,7 +320,7 @@ class Loop(lightning.LightningModule):
                 with self.logged():
                     self.wait()
                 last = newest(self.checkpoints)
-                raise Diverged(diagnosis(step, nats, norm, self.meters, self.config, last, self.again))
+                raise Diverged(diagnosis(step, nats, norm, self.meters, self.config, last, self.resume_command))
             self.meters.add(nats, tokens, norm, now)
         if numbers:
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())

@@ -190,9 +190,9 @@ class Augmentation:
             is_whole = self._uniform("given", step, part, batch) < self.given_dropout
             batch = replace(batch, mask=batch.mask | is_whole[:, None])
         if self.flip is not None:
-            is_dropped = self._uniform("flip", step, part, batch) < 0.5
+            is_flipped = self._uniform("flip", step, part, batch) < 0.5
             flipped_tokens = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)
-            batch = replace(batch, tokens=torch.where(is_dropped[:, None], flipped_tokens, batch.tokens))
+            batch = replace(batch, tokens=torch.where(is_flipped[:, None], flipped_tokens, batch.tokens))
         if self.complement:
             is_other = self._uniform("strand", step, part, batch) < 0.5
             other = torch.tensor(self.complement, device=batch.tokens.device)[batch.tokens].flip(1)

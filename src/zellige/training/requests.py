@@ -315,7 +315,7 @@ def refuse_handed_over(request: Request[Any], *names: str) -> None:
     """InputError where a field was handed over in Python, in a request that comes from a file."""
     for name in names:
         if isinstance(value := getattr(request, name), HandedOver):
-            raise value.refuse(name)
+            raise value.error_for(name)
 
 
 def config_of(folder: Path, method: "type[Method] | None" = None) -> "Config":

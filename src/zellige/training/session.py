@@ -77,7 +77,7 @@ class Session:
         return Path(self.config.run)
 
     @property
-    def again(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with the run."""
         return f"zellige train {path(reference(self.method))} --run {path(self.folder)} --resume"
 
@@ -225,10 +225,10 @@ class Session:
         with logger.libraries_into(None if rank else self.folder / LOG):
             from .fit import fit
 
-            loop = fit(prepared, self.again, self.progress, signals)
+            loop = fit(prepared, self.resume_command, self.progress, signals)
             while loop.replanned and not signals.asked:
                 prepared = self._planned_again(prepared, loop.step, loop.replanned)
-                loop = fit(prepared, self.again, self.progress, signals)
+                loop = fit(prepared, self.resume_command, self.progress, signals)
             if loop.step < prepared.config.train.steps:  # the signal may have come to another process
                 raise Interrupted
         if rank:
@@ -297,5 +297,5 @@ class Session:
         else:
             say(f"stopped and saved at step {count(step)}")
         if holds_run(self.folder):
-            self.progress.go_on(self.again)
+            self.progress.go_on(self.resume_command)
         raise Stopped(signals.asked or signal.SIGTERM, step, saved=not signals.quit)

@@ -48,7 +48,7 @@ class Tuning(Session):
     strict: bool = False
 
     @property
-    def again(self) -> str:
+    def resume_command(self) -> str:
         return f"zellige tune {path(self.config.train.start)} --run {path(self.folder)} --resume"
 
     @property

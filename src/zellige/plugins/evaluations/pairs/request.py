@@ -49,7 +49,7 @@ class EvaluatePairs(Request["ChoiceScores"]):
         from .choices import read_pairs
 
         if isinstance(self.pairs, dict) and "handed_over" in self.pairs:
-            raise HandedOver(self.pairs["handed_over"]).refuse("pairs")
+            raise HandedOver(self.pairs["handed_over"]).error_for("pairs")
         return read_pairs(self.pairs) if isinstance(self.pairs, (str, Path)) else list(self.pairs)
 
     def run(self, model: "ModelSource") -> "ChoiceScores":

@@ -97,7 +97,7 @@ class Compare(Request["Comparison"]):
         if self.minutes is not None:
             raise InputError("`minutes` is for the rows of a `table`; of methods say `train.minutes` or `train.steps`")
         if value := next((m for m in self.methods if isinstance(m, HandedOver)), None):
-            raise value.refuse("methods")
+            raise value.error_for("methods")
         if not str(self.folder):
             raise InputError("`run` is ''; give it a folder, e.g. `run` runs/compare")
         return compare_methods(
