@@ -1,5 +1,6 @@
-"""COMMANDS, by name: each is imported when it is run. A command is a frozen dataclass of options, one call of the
-Python interface, and what is printed of it.
+"""COMMANDS, by name, each imported when it is run; ours are listed in `plugins/__init__.py`, with their sentences.
+
+A command is a frozen dataclass of options, one call of the Python interface, and what is printed of it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,8 @@
 """The data sets by name: what they are, where they come from, how the literature splits them, under which licence.
 
-Every source is read by `readers.py`, through the same code whether its files are downloaded or stand on disk
-(`data.path` beside a published name: local copies of the published files, plain or compressed).
+Text is read by `readers.py`, anything else by the source's own reader (`Source.reader`): through the same code whether
+its files are downloaded or stand on disk (`data.path` beside a published name: local copies of the published files,
+plain or compressed).
 """
 
 import hashlib

@@ -1,4 +1,7 @@
-"""What plugs into the library, a folder each. The library imports no plug-in but by name, through TABLE.
+"""Parts of Zellige that plug into the library, a folder each, in the way in which packages of others do.
+
+The library imports none of them by an import statement, save for type checkers. It finds them by name: through TABLE,
+`GROUPS` and `part` of `base.plugins`, and the lazy names of `zellige`, `zellige.evaluations` and `zellige.studies`.
 
     verify/       the identities of methods and samplers, by enumeration
     evaluations/  what else `zellige evaluate` asks of a model
@@ -10,7 +13,8 @@
     kinds/        kinds of data: DNA, molecules, puzzles, music
     adapters/     lm-evaluation-harness, pipelines, SGLang
 
-TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
+TABLE has the form of a package's entry points (`zellige.base.plugins`). It names all of ours that are found in a group,
+those in the library too, such as the commands of `cli/`. Only "zellige.trainings" is closed to other packages.
 """
 
 COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: the function, and the sentence there

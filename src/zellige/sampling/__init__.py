@@ -1,4 +1,4 @@
-"""From a request to samples.
+"""From a request to samples of a model, decoded. The algorithms are in `samplers/`, on tokens alone.
 
 request, sample, infill, choices     what can be asked for; the requests resolve it for a model
 guidance, reward                     what is put around the method

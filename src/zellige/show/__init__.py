@@ -1,1 +1,4 @@
-"""Output for people: numbers, colours, bars, pictures, and the drawing of each kind of row; knows no model."""
+"""Results: numbers, colours, bars, pictures and the drawing of each kind of row, for people; `record`, as JSON.
+
+Nothing here knows a model.
+"""

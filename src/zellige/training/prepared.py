@@ -1,4 +1,4 @@
-"""What the steps of a training start from: all that was checked, read and built before them."""
+"""All that is checked, read and built before the steps of a training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from .forecast import Plan
 
 @dataclass(frozen=True)
 class Prepared:
-    """A method, its data and its config.
+    """A training that is ready to take its steps, from the first one or from a checkpoint.
 
     Attributes:
         about: what is known of the run beside its config.
