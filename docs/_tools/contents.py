@@ -56,6 +56,7 @@ CONTENTS = {
         "metrics/index",
         "reference/commands",
         "reference/api",
+        "reference/data_sets",
         "reference/network",
         "reference/recipes",
         "reference/tables",
