@@ -7,7 +7,7 @@
 # three .amat files of Larochelle's binarization; CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
 # QM9: a .csv with the column smiles. 1 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
 # was; ship.py then takes minutes a model. SHIP=0: train only. `ar` does not ship: it is the autoregressive network that
-# `tales-mdlm` and `tales` are compared with and `tales` begins with (docs/guides/checkpoints.md).
+# `tales-mdlm` and `tales` are compared with and `tales` begins with (docs/guides/models.md).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-runs/models}
