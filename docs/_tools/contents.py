@@ -48,7 +48,6 @@ CONTENTS = {
         "guides/python",
         "guides/method",
         "guides/sampler",
-        "guides/package",
     ),
     "Reference": (
         "methods/index",
