@@ -11,7 +11,6 @@ CONTENTS = {
     ),
     "Data": (
         "guides/data",
-        "guides/tokenizers",
         "guides/images",
         "guides/classes",
     ),
