@@ -24,7 +24,6 @@ CONTENTS = {
     ),
     "Sample": (
         "guides/sample",
-        "guides/output",
         "guides/infill",
         "guides/choose_sampler",
         "guides/long",
