@@ -192,6 +192,7 @@ def infill(
     """
     from ..models.model import as_model
     from ..show.kinds import of
+    from ..show.notebook import Texts, shown
 
     model = as_model(model)
     kind = of(model.tokenizer)
@@ -201,13 +202,11 @@ def infill(
     samples = request.run(model)
     if kind.running:
         texts = kind.values(samples.tokens) if request.text is None else samples.texts
-        return texts if isinstance(text, str) or text is None else _split(texts, len(text))
-    values = kind.values(samples.tokens)
+        parts = 1 if isinstance(text, str) or text is None else len(text)
+        size = len(texts) // parts
+        lists = [Texts(texts[part * size : (part + 1) * size]) for part in range(parts)]
+        return lists[0] if isinstance(text, str) or text is None else lists
     rows = request.rows(kind)
-    return values.reshape(len(rows), -1, *kind.shape) if rows.ndim > 1 and not isinstance(text, str) else values
-
-
-def _split(values: list[str], parts: int) -> list[list[str]]:
-    """A list in equal parts."""
-    size = len(values) // parts
-    return [values[part * size : (part + 1) * size] for part in range(parts)]
+    if rows.ndim == 1 or isinstance(text, str):
+        return shown(kind, samples.tokens)
+    return kind.values(samples.tokens).reshape(len(rows), -1, *kind.shape)

@@ -219,13 +219,14 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
 
     Returns:
         A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of
-        a Sudoku its digits.
+        a Sudoku its digits. A notebook shows either as paragraphs or pictures.
 
     Raises:
         InputError: as `Sample.trajectory`.
     """
     from ..models.model import as_model
     from ..show import kinds
+    from ..show.notebook import shown
 
     model = as_model(model)
     request = Sample.of(**choices)
@@ -233,7 +234,7 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
         request = replace(request, fixed=kinds.of(model.tokenizer).tokens(request.fixed))
     may_forbid = request.reward is not None  # all samples, which `run` refuses
     tokens = request.run(model).tokens if may_forbid else request.trajectory(model).tokens()
-    return kinds.of(model.tokenizer).values(tokens)
+    return shown(kinds.of(model.tokenizer), tokens)
 
 
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":

@@ -23,6 +23,7 @@ from ..samplers import Sampler, State, run
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, blank, of_length
 from ..samplers.sampler import below, distribution_of, start_distribution
+from ..show import kinds
 from ..show.style import Mark
 
 Seed = int | Sequence[tuple[int, int]]
@@ -319,6 +320,14 @@ class Frame:
     def text(self) -> list[str]:
         """The texts; a masked token is `·`."""
         return [self.tokenizer.decode(row) for row in self.tokens]
+
+    def _repr_html_(self) -> str:
+        """The samples as a notebook shows them, with what happened in this step."""
+        kind = kinds.of(self.tokenizer)
+        length = max(self.reached) if kind.running else None
+        marks = [self.marks(row)[:length] for row in range(len(self.x))]
+        step = f"step {self.step} of {self.steps}, t = {self.t:.2f}"
+        return f"<div><small>{step}</small>{kind.html(self.x[:, :length], marks)}</div>"
 
     def marks(self, row: int) -> list[Mark]:
         """The state of each token of a sample, as `show.style` names it."""

@@ -110,6 +110,17 @@ class Modality:
         self.figure(rows, fixed, captions).savefig(file, format="png", dpi=120, metadata={"Software": None})
         return file.getvalue()
 
+    def html(self, rows: ArrayLike, marks: Sequence[Sequence[Mark]] | None = None) -> str:
+        """All rows for a notebook; `marks` says of each token of each row what happened to it."""
+        import base64
+
+        rows, given = self.rows(rows), None
+        if marks is not None:
+            rows = np.where([[mark in ("masked", "again") for mark in row] for row in marks], -1, rows)
+            given = np.array([[mark == "given" for mark in row] for row in marks])
+        picture = base64.b64encode(self.png(rows, given)).decode()
+        return f'<img alt="{self.many}" src="data:image/png;base64,{picture}">'
+
     def sheet(self, rows: ArrayLike, labels: Sequence[str]) -> bytes:
         """All rows as one picture; `labels` are their classes, which images show."""
         return self.png(rows)

@@ -1,15 +1,26 @@
 """Running text on a terminal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from html import escape
+from itertools import groupby
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from ...base.errors import InputError
 from ...data.tokenizer_base import Tokenizer
+from ..style import Mark
 from .modality import Modality
 
+STYLES: dict[str, str] = {  # of a token in a notebook, on a light or a dark page
+    "masked": "opacity: 0.4",
+    "new": "color: #0a8f8f; font-weight: bold",
+    "shown": "",
+    "given": "color: #4a7fd4",
+    "changed": "color: #c58a00; font-weight: bold",
+    "again": "color: #c58a00; opacity: 0.6",
+}
 CHARACTER = 8  # tokens of which one or two characters may be made
 
 
@@ -25,8 +36,26 @@ class Text(Modality):
         """The text of each token, as it stands in running text."""
         return token_texts(self.tokenizer, row)
 
+    def html(self, rows: ArrayLike, marks: Sequence[Sequence[Mark]] | None = None) -> str:
+        """A paragraph for each text; `marks` gives its tokens their colours."""
+        each: list[list[int]] = rows if isinstance(rows, list) else self.rows(rows).tolist()
+        texts = [escape(self.text(row)) for row in each] if marks is None else map(self._coloured, each, marks)
+        return paragraphs(texts)
+
+    def _coloured(self, row: Sequence[int], marks: Sequence[Mark]) -> str:
+        pieces, out = self.pieces(row), []
+        for mark, run in groupby(zip(marks, pieces), lambda one: one[0]):
+            text = escape("".join(piece for _, piece in run))
+            out.append(f'<span style="{STYLES[mark]}">{text}</span>' if STYLES[mark] else text)
+        return "".join(out)
+
     def given(self, row: ArrayLike, keep: str | None = None) -> Any:
         raise InputError('`example` and `keep` are for images, music and grids; give a text: "the ____ of the"')
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Paragraphs of HTML that keep their line breaks."""
+    return "".join(f'<p style="white-space: pre-wrap">{text}</p>' for text in texts)
 
 
 def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
