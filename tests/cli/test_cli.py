@@ -1114,7 +1114,7 @@ def test_infill(run):
 def test_infill_of_a_molecule(run):
     code, out, err = run("infill molecules CC(=O)____ --count 6 --seed 2")
     assert code == 0, err
-    assert "each _ is one symbol of SELFIES" in err
+    assert "each _ is one SELFIES symbol" in err
     assert all(map(is_molecule, out.split()))
     assert len({*out.split()}) > 2
 
@@ -1304,4 +1304,4 @@ def test_a_note_says_that_a_blank_is_left_to_the_next_token(prompt, notes, capsy
     assert cli.main(["sample", "tales-mdlm", "--prompt", prompt, "--steps", "2", "--seed", "1"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("Once")
-    assert said.err.count("note: the blank at the end of the prompt is left to the next token") == notes
+    assert said.err.count("the blank at the end of the prompt is left to the next token") == notes

@@ -81,8 +81,8 @@ def test_a_name_is_the_model(ours, empty, capsys):
     assert zellige.pipeline("infill", "tales-mdlm", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
     assert cli.main(["sample", "tales-mdlm", "--steps", "4"]) == 0
     err = capsys.readouterr().err
-    assert f"note: 'tales-mdlm' comes with Zellige: {ship.MODELS['tales-mdlm'].text}\n" in err
-    assert "note: sampled with the model's defaults: --temperature 0.8; --no-defaults ignores them\n" in err
+    about = f"'tales-mdlm' is included: {ship.MODELS['tales-mdlm'].text}"
+    assert f"note: {about}; with the model's defaults --temperature 0.8 (--no-defaults ignores them)\n" in err
     assert zellige.load(ours).defaults == {"steps": 4, "temperature": 0.8}
     assert cli.main(["list", "models"]) == 0
     out = capsys.readouterr().out

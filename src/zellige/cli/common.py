@@ -155,7 +155,7 @@ def own_class(name: str) -> Any:
 def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = True) -> Any:
     """The model of a run, a saved folder or a hub id, loaded as a command's options say.
 
-    note: print that a model comes with Zellige.
+    note: print that a model is an included one.
     """
     method, device = chosen.method, chosen.device
     if not run:
@@ -182,7 +182,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
         )
         model.method.compute_in(chosen.precision, chosen.compile)
     if note and (name := shipped.name_of(model)):
-        terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}")
+        terminal.note(f"'{name}' is included: {shipped.card(name)['what']}")
     return model
 
 

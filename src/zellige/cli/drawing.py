@@ -105,32 +105,33 @@ def draw(
         ask: the request for a model and the kind of its rows; and where a part of a row is given, the row.
     """
     out = _out(chosen.out)
-    model = load(terminal, chosen.run, command, chosen)
-    from ..sampling.masked_text import inserts
-    from ..sampling.samples import gather, share
-    from ..show import kinds
-    from ..show.kinds.modality import FILMS
+    with terminal.one_note():
+        model = load(terminal, chosen.run, command, chosen)
+        from ..sampling.masked_text import inserts
+        from ..sampling.samples import gather, share
+        from ..show import kinds
+        from ..show.kinds.modality import FILMS
 
-    kind = kinds.of(model.tokenizer)
-    film = FilmFile(out) if out is not None and out.suffix in FILMS else None
-    if out is not None and film is None:
-        kind.refuse(out.suffix)
-    frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
-    request, row = ask(model, kind)
-    request = _with_defaults(request, model, terminal)
-    free = isinstance(request, Sample)  # nothing but a prompt is given
-    if chosen.watch and frame_files is None and film is None:
-        request = replace(request, batch=1)
-    process = this_process()
-    is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
-    if process.rank and not is_shared:  # work that several processes do not share is the first one's
-        return 0
-    own_request = share(process, request) if is_shared else request
-    masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
-    if own_request is not None:
-        _note(own_request, model, terminal)
-    if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
-        terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
+        kind = kinds.of(model.tokenizer)
+        film = FilmFile(out) if out is not None and out.suffix in FILMS else None
+        if out is not None and film is None:
+            kind.refuse(out.suffix)
+        frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
+        request, row = ask(model, kind)
+        request = _with_defaults(request, model, terminal)
+        free = isinstance(request, Sample)  # nothing but a prompt is given
+        if chosen.watch and frame_files is None and film is None:
+            request = replace(request, batch=1)
+        process = this_process()
+        is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
+        if process.rank and not is_shared:  # work that several processes do not share is the first one's
+            return 0
+        own_request = share(process, request) if is_shared else request
+        masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
+        if own_request is not None:
+            _note(own_request, model, terminal)
+        if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
+            terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
     rows = min(request.count * max(len(request.labels or ()), 1), request.batch)
     with threads_for(_operations(model.method, rows)):
@@ -217,7 +218,7 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
         if n not in own_decoding and decoding.get(n) == v
     ]
     if more:
-        terminal.note(f"sampled with the model's defaults: {' '.join(more)}; --no-defaults ignores them")
+        terminal.note(f"with the model's defaults {' '.join(more)} (--no-defaults ignores them)")
     return complete
 
 
@@ -487,13 +488,11 @@ def _infill(
         tokenizer = model.tokenizer
         sign = request.mask_token
         if getattr(kind, "symbols", ()):
-            terminal.note(
-                f"each {sign} is one symbol of SELFIES, an atom with its bond, a branch or a ring, or the end"
-            )
+            terminal.note(f"each {sign} is one SELFIES symbol: an atom with its bond, a branch, a ring, or the end")
         elif tokenizer.unit == "token":
             has_space = tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
-            before = f" with the space before it, as in had{sign} sons" if has_space else ""
-            terminal.note(f"each {sign} is one token: a word or a piece of a word{before}")
+            before = f" with the space before it (had{sign} sons)" if has_space else ""
+            terminal.note(f"each {sign} is one token, a word or a piece of one{before}")
         request = replace(request, text=chosen.text)
         request.masked_texts(model)  # what is wrong with the text is said first
         return request, None

@@ -58,6 +58,7 @@ class Terminal:
         self.unicode = _encodes(self.err)
         self._environ = environ
         self._live: Any = None
+        self._notes: list[str] | None = None  # of `one_note`
         self.wrote = False  # whether a reader has had some of the result
         for stream in (self.out, self.err):  # a character that a stream cannot encode must not end the run
             if getattr(stream, "errors", None) == "strict" and (reconfigure := getattr(stream, "reconfigure", None)):
@@ -107,7 +108,21 @@ class Terminal:
         return self.prefix + re.sub(r"`([\w.=]+)`", lambda field: self.fields.get(field[1], field[0]), text)
 
     def note(self, text: str) -> None:
-        self.say(f"note: {text}")
+        if self._notes is None:
+            self.say(f"note: {text}")
+        else:
+            self._notes.append(text)
+
+    @contextmanager
+    def one_note(self) -> Iterator[None]:
+        """Make one line of all notes inside, printed at the end; an error takes their place."""
+        self._notes = notes = []
+        try:
+            yield
+        finally:
+            self._notes = None
+        if notes:
+            self.note("; ".join(notes))
 
     def warn(self, text: str) -> None:
         """A note that `quiet` does not hold back: something that a command writes is not there."""
