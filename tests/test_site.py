@@ -193,7 +193,7 @@ def test_every_page_has_a_twin_and_stands_in_llms_txt(site):
         twin = (site / f"{page}.md").read_text(encoding="utf-8")
         assert "{eval-rst}" not in twin
         assert len(twin) > 200
-    assert "class zellige.Batch(" in (site / "api.md").read_text(encoding="utf-8")
+    assert "class zellige.Batch(" in (site / "reference" / "api.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.long
