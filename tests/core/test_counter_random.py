@@ -32,7 +32,9 @@ def test_every_way_to_multiply_gives_the_same_words():
         assert all(torch.equal(a, b) for a, b in zip(made, counter_random._rounds(*words, product)))
     seeds, places = words[:, :64, None], torch.arange(50)[None]
     wide = philox((places, *seeds[1:4]), (seeds[4], seeds[5]))  # a key for each row, as `Streams` has
-    assert all(torch.equal(a, b) for a, b in zip(wide, counter_random._rounds(places, *seeds[1:], counter_random._wrapped)))
+    assert all(
+        torch.equal(a, b) for a, b in zip(wide, counter_random._rounds(places, *seeds[1:], counter_random._wrapped))
+    )
     x = words[0]
     for number in counter_random._MULTIPLIERS:
         high, low = counter_random._by_halves(x, number)
