@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -200,3 +201,10 @@ def test_the_demo_goes_on_without_one(place, monkeypatch):
     err = io.StringIO()
     assert show_shipped(Terminal(io.StringIO(), err)) == 0
     assert err.getvalue() == ""
+
+
+def test_messages_name_included_models_that_are_there():
+    source = Path(zellige.__file__).parent
+    there = {card.parent.name for card in Path(shipped.__file__).parent.glob("*/README.md")}
+    text = "".join(path.read_text(encoding="utf-8") for path in source.rglob("*.py"))
+    assert {"mnist", "tales-mdlm"} <= {*re.findall(r"the included (?:model )?([\w-]+)", text)} <= there

@@ -11,7 +11,7 @@ import pytest
 import zellige
 from zellige.show import kinds
 from zellige.show.notebook import Rows, Texts
-from zellige.show.style import MARKS
+from zellige.show.style import MARKS, STYLES
 
 from ..web.small_models import small
 
@@ -41,7 +41,7 @@ def test_a_frame_has_the_colour_of_what_happened_to_each_token():
         assert plain == frame.text
     assert ("opacity" in first._repr_html_(), "opacity" in last._repr_html_()) == (True, False)
     assert first._repr_html_().count(">the </span>") == 2  # given
-    assert set(kinds.text.STYLES) == {*MARKS}
+    assert set(STYLES) == {*MARKS}
 
 
 @pytest.mark.parametrize("name", ["mnist", "sudoku", "chorales"])

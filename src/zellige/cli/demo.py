@@ -301,7 +301,7 @@ def array(rows: "Rows") -> "np.ndarray":
 
 def table(results: "dict[str, Result]", length: int) -> list[str]:
     """The models, worst first: number and interval, a bar, what there is to say."""
-    notes = {"MDLM": f"{length} characters at once", "4-gram": "left to right, knows phrases"}
+    notes = {"MDLM": f"{length} characters at once", "4-gram": "left to right, short words"}
     most = max(result.value for result in results.values())
     lines = ["                    bits/char (95%)"]
     for name, result in sorted(results.items(), key=lambda pair: -pair[1].value):

@@ -9,6 +9,7 @@ import time
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import InputError
@@ -125,8 +126,10 @@ def choose(
     terminal.fields = options.names_of_fields(flags_of_command)
     typed_values, more = options.read(flags_of_command, [*words, *varied], where)
     if more:
-        word, name = more[0], "data.name" if more[0] in DATASETS else "data.path"
-        raise InputError(f"'{word}' is one argument too many for {where}; train on it with --{name} {word}")
+        word = more[0]
+        flag = "--data.name" if word in DATASETS else "--data.path" if Path(word).exists() else ""
+        hint = f"train on it with {flag} {word}" if flag else f"see zellige {where} --help"
+        raise InputError(f"'{word}' is one argument too many for {where}; {hint}")
     values: dict[str, Any] = dict(default or {}) | typed_values
     values = options.values_of(entries, flags_of_command, values, file, where) | values
     begins = "--resume" not in values or bool(this_process().launcher)

@@ -202,10 +202,10 @@ def infill(
     samples = request.run(model)
     if kind.running:
         texts = kind.values(samples.tokens) if request.text is None else samples.texts
-        parts = 1 if isinstance(text, str) or text is None else len(text)
-        size = len(texts) // parts
-        lists = [Texts(texts[part * size : (part + 1) * size]) for part in range(parts)]
-        return lists[0] if isinstance(text, str) or text is None else lists
+        if text is None or isinstance(text, str):
+            return Texts(texts)
+        size = len(texts) // len(text)  # samples of each text
+        return [Texts(texts[first : first + size]) for first in range(0, len(texts), size)]
     rows = request.rows(kind)
     if rows.ndim == 1 or isinstance(text, str):
         return shown(kind, samples.tokens)

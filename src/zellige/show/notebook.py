@@ -34,8 +34,8 @@ class Rows(np.ndarray):
         return self.view(np.ndarray).__reduce__()
 
 
-def shown(kind: Modality, tokens: ArrayLike) -> Any:
-    """What `kind.values` has for rows of tokens, (N, L) integers or a list of rows: a list as Texts, an array as Rows."""
+def shown(kind: Modality, tokens: ArrayLike) -> Texts | Rows:
+    """Samples as Python has them, of tokens (N, L) or a list of rows: texts, or an array (N, *shape) of another kind."""
     values = kind.values(tokens)
     if isinstance(values, list):
         return Texts(values)

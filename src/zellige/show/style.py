@@ -1,4 +1,4 @@
-"""The marks of tokens and the colours that a terminal gives them."""
+"""The marks of tokens, and the looks that a terminal and a notebook give them."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,6 +18,14 @@ MARKS = {  # (with colour, NO_COLOR)
     "given": ("34", "4"),
     "changed": ("1;33", "1;4"),
     "again": ("33", "1"),
+}
+STYLES: dict[str, str] = {  # the same in CSS, for a notebook with a light or a dark page
+    "masked": "opacity: 0.4",
+    "new": "color: #0a8f8f; font-weight: bold",
+    "shown": "",
+    "given": "color: #4a7fd4",
+    "changed": "color: #c58a00; font-weight: bold",
+    "again": "color: #c58a00; opacity: 0.6",
 }
 
 

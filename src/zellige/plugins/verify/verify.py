@@ -26,7 +26,7 @@ from zellige.show import numbers
 from . import diagnosis, identities
 from .identities import OWN, SHARED, WHOLE, L, Row, V
 
-PAGES = {
+PAGES = {  # first part of an identity's name -> page in docs/ that explains it
     "blocks": "theory/model.md#blocks",
     "bound": "theory/model.md#bound",
     "caches": "theory/samplers.md#caches-of-bidirectional-networks",
@@ -44,7 +44,7 @@ PAGES = {
     "score": "theory/model.md#without-a-process",
     "smc": "theory/samplers.md#weighted-particles",
     "symmetries": "theory/model.md#averages-over-symmetries",
-}  # first part of an identity's name -> page in docs/ that explains it
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Report:
             again = " ".join(
                 ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
             )
-            out += ["", f"  {_name(row)}", f"    see          docs/{page_of(row.key)}"]
+            out += ["", f"  {_name(row)}", f"    see          docs/{PAGES[row.key.partition('.')[0]]}"]
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
         if self.pairings:
@@ -126,11 +126,6 @@ class Report:
             "notes": self.notes,
             "seconds": self.seconds,
         }
-
-
-def page_of(key: str) -> str:
-    """Page in `docs/` about what an identity checks, with its heading."""
-    return PAGES.get(key.partition(".")[0], "theory/model.md")
 
 
 def _name(row: Row) -> str:

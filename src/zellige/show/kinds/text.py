@@ -10,17 +10,9 @@ from numpy.typing import ArrayLike
 
 from ...base.errors import InputError
 from ...data.tokenizer_base import Tokenizer
-from ..style import Mark
+from ..style import STYLES, Mark
 from .modality import Modality
 
-STYLES: dict[str, str] = {  # of a token in a notebook, on a light or a dark page
-    "masked": "opacity: 0.4",
-    "new": "color: #0a8f8f; font-weight: bold",
-    "shown": "",
-    "given": "color: #4a7fd4",
-    "changed": "color: #c58a00; font-weight: bold",
-    "again": "color: #c58a00; opacity: 0.6",
-}
 CHARACTER = 8  # tokens of which one or two characters may be made
 
 
