@@ -735,16 +735,14 @@ def test_what_to_type_next_after_an_own_method(run, no_page, monkeypatch):
 
 def test_a_model_with_convolutions_goes_out_in_our_own_layout(run, no_page):
     on = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2"
-    note = "short convolutions (--net.conv), so it can be exported in Zellige's own (zellige export --to hub), not as"
+    note = "short convolutions (--net.conv): this model can be exported with zellige export --to hub, not as"
     code, _, err = run(f"train mdlm --run runs/conv --net.conv 3 {on}")
     assert (code, err.count(note)) == (0, 1)
     assert note in run("plan mdlm --size tiny --vocabulary 300")[2]  # before hours are spent
     assert note not in run("plan mdlm --size tiny --vocabulary 300 --net.conv 0")[2]
     code, _, err = run("export runs/conv --to mdlm --out theirs")
     assert code == 2
-    assert (
-        "short convolutions (`net.conv`), for which no published layout has a word; use --to hub, or train one" in err
-    )
+    assert "short convolutions (`net.conv`), which no published format has; use --to hub, or train one" in err
     assert run("export runs/conv --to hub --out ours --quiet")[0] == 0
     assert zellige.load("ours").config.net.conv == 3
 

@@ -148,8 +148,8 @@ def exporting(config: Config) -> str:
     if not parts or not (names := layouts.fitting(config)):
         return ""
     return (
-        f"note: no published layout has a word for {parts}, so it can be exported in Zellige's own (zellige export "
-        f"--to hub), not as {' or '.join(names)}"
+        f"note: no published format has {parts}: this model can be exported with zellige export --to hub, not as "
+        f"{' or '.join(names)}"
     )
 
 

@@ -118,7 +118,7 @@ def test_forms_are_one_function():
 def test_refused(tmp_path):
     out = tmp_path / "out"
     assert fails(made("mdlm", dataclasses.replace(NET, conv=3)), out, "mdlm").startswith(
-        "this network has short convolutions (`net.conv`), for which no published layout has a word"
+        "this network has short convolutions (`net.conv`), which no published format has"
     )
     assert fails(made("ar"), out, "ar").startswith("the layout ar needs a begin token")
     assert fails(made("sedd"), out, "mdlm") == (

@@ -100,9 +100,7 @@ def state_of(
             f"the layout {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
         )
     if parts := unpublished(net):
-        raise InputError(
-            f"this network has {parts}, for which no published layout has a word; use `to` hub, or train one without"
-        )
+        raise InputError(f"this network has {parts}, which no published format has; use `to` hub, or train one without")
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
             "the layout ar needs a begin token, and this model has none; train with `begin`, or use `to` hub"
