@@ -1,7 +1,7 @@
 """The outputs shown in the pages: run each marked command and write what it printed below it.
 
     python docs/_tools/outputs.py                             runs all marked commands, a minute or two; writes what changed
-    python docs/_tools/outputs.py docs/guides/infill.md    only those of a page
+    python docs/_tools/outputs.py docs/guides/infill.md        only those of a page
     python docs/_tools/outputs.py --recorded FOLDER PAGE      the recorded ones of a page, in a folder that has their runs
 
 A page marks a block of shell commands by the line after it, and the block below that line is written here:
@@ -36,7 +36,7 @@ BLOCK = re.compile(
 )
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 PROGRESS = re.compile(r"^.*\bleft \d[\d:.]*(?: s)?\n", re.MULTILINE)
-TIMING = re.compile(r"\b\d[\d.]* s\b|(?<!:)\b\d+:\d\d\b(?!:)|\d[\d.,]*(?= (?:minutes?|hours?|tokens/s)\b)")
+TIMING = re.compile(r"\b\d[\d.]* s\b|(?<!:)\b\d+:\d\d\b(?!:)|\d[\d.,]*k?(?= (?:minutes?|hours?|tokens/s)\b)")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 WIDTH = 100
 
