@@ -404,19 +404,7 @@ def test_two_processes_draw_what_one_does(tmp_path):
     launchers = {"one": [sys.executable, "-m"]}
     launchers["two"] = [*launchers["one"], "torch.distributed.run", "--nproc-per-node", "2", "-m", "--"]
     for name, words in launchers.items():
-        words += [
-            "zellige",
-            "sample",
-            "digits",
-            "--count",
-            "5",
-            "--steps",
-            "4",
-            "--seed",
-            "3",
-            "--out",
-            f"{name}.jsonl",
-        ]
+        words += f"zellige sample mnist --count 5 --steps 4 --seed 3 --out {name}.jsonl".split()
         ended = subprocess.run(words, cwd=tmp_path, env=clean(), stderr=subprocess.PIPE, text=True)
         assert ended.returncode == 0, ended.stderr
         assert ended.stderr.count("written ") == 1
