@@ -1,4 +1,4 @@
-"""`zellige play` in a browser: its defaults, link, keys and sizes; and (long) every control on every kind of data.
+"""`zellige play` in a browser: how it opens, its defaults, link, keys and sizes, and every control on every kind of data.
 
 Nothing leaves the machine, and nothing is said in the console.
 """
@@ -23,8 +23,7 @@ api = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
 listen = pytest.importorskip("zellige.plugins.web.guard").listen
 application = pytest.importorskip("zellige.plugins.web.play").application
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(path).exists()), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-long = pytest.mark.long
+pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"), pytest.mark.long]
 
 PATIENCE = 120_000  # milliseconds that a state may take to come, on a busy machine; nothing waits for time alone
 LONG = "text ar, in a folder whose name is longer than a narrow screen is wide"
@@ -60,16 +59,19 @@ def browser():
 
 @pytest.fixture
 def opened(browser, address):
-    """Opens the page; at the end there was no request to anywhere else, and no error in the console."""
+    """Opens the page, at rest unless `moving`; at the end there was no request to anywhere else, and no error in the console."""
     contexts, asked, wrong, outside = [], [], [], []
 
     def stopped(route):
         outside.append(route.request.url)
         route.abort()
 
-    def one(width=1280, scheme="light", link="", height=900, **more):
+    def one(width=1280, scheme="light", link="", height=900, moving=False):
         context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True, **more
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            accept_downloads=True,
+            reduced_motion="no-preference" if moving else "reduce",  # then nothing is drawn before it is asked for
         )
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
@@ -128,7 +130,7 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     assert page.locator(".card b").all_text_contents() == [
         "text", "text uniform", LONG, "sudoku", "images", "music", "molecules", "tales", "selfies", "nine",
     ]  # fmt: skip
-    assert page.locator(".card span").last.text_content() == "Solved Sudokus of 9 x 9; solves yours."
+    assert page.locator("#sentence").text_content().startswith("Trained on ")
     assert fields(page) == {"sampler": "ancestral", "steps": "64", "temperature": "1", "top_p": "1"}
     page.fill("#temperature", "0.3")
     page.fill("#steps", "7")
@@ -136,7 +138,9 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page.locator("#options [name=top_k]").fill("3")
     page.locator("#options [name=drop_crossing]").check()
     choose(page, "nine")
+    assert page.locator("#sentence").text_content() == "Solved Sudokus of 9 x 9; solves yours."
     card = {name: str(value) for name, value in zellige.load("sudoku").defaults.items() if name != "infill"}
+    page.click("#clear")  # of the example's givens
     assert fields(page) == {"top_p": "1"} | card
     assert not page.locator("#options [name=drop_crossing]").is_checked()
     choose(page, "tales")
@@ -151,8 +155,11 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
 
 def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, address):
     page = opened()
-    page.fill("#words", "the ____ is <was>")
     page.check("#chat")
+    page.click("#share")
+    assert "chat=1" in page.evaluate("location.hash")
+    page.uncheck("#chat")
+    page.fill("#words", "the ____ is <was>")
     page.fill("#seed", "41")
     page.fill("#steps", "9")
     page.fill("#temperature", "0.8")
@@ -169,6 +176,7 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
     link = page.evaluate("location.hash")
     choose(page, "images", 1)
     other = opened(link=link)
+    api.expect(other.locator("#status")).to_have_text("done", timeout=PATIENCE)  # a link is drawn at once
     part(other, "name").click()
     assert fields(other) == {
         "sampler": "confidence",
@@ -179,14 +187,11 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
         "top_k": "5",
     }
     assert [other.locator(field).input_value() for field in ("#words", "#seed")] == ["the ____ is <was>", "41"]
-    assert other.locator("#chat").is_checked()
     assert other.locator("[name=colour]:checked").input_value() == "entropy"
     assert part(other, "name", 1).text_content().endswith("sudoku")
     assert part(other, "text", 1).locator("span >> nth=5").text_content() == "3"
     other.click("#share")
     assert other.evaluate("location.hash") == link
-    other.click("#write")
-    api.expect(other.locator("#status")).to_have_text("done", timeout=PATIENCE)
     shown = part(other, "text").text_content()
     assert (shown[:4], shown[8:18]) == ("the ", " is <was>")
     assert part(other, "text", 1).locator("span >> nth=5").text_content() == "3"
@@ -200,12 +205,64 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
     assert fields(lost)["steps"] == "64"
 
 
+def test_the_first_model_writes_by_itself_unless_the_reader_wants_no_motion(opened):
+    page = opened(moving=True)
+    api.expect(part(page, "play")).to_have_text("Pause")
+    api.expect(page.locator("#status")).to_have_text("done", timeout=PATIENCE)
+    api.expect(part(page, "play")).to_have_text("Play", timeout=PATIENCE)
+    assert part(page, "where").text_content().startswith("step 64/64")  # played to its end
+    assert part(page, "marks").locator(":scope > span").all_text_contents() == [
+        "a bar is a masked token: not written yet", "written in this step",
+    ]  # fmt: skip
+    still = opened()
+    assert still.locator("#status").text_content() == ""
+    assert part(still, "where").text_content().startswith("step 0/0")
+
+
+def test_a_model_opens_with_its_example_and_its_first_class(opened):
+    page = opened()
+    choose(page, "images")
+    assert page.locator("[name=class]:checked").input_value() == page.locator("[name=class]").nth(1).input_value()
+    choose(page, "tales")
+    assert page.locator("#words").input_value() == page.locator("#examples button").first.text_content()
+    choose(page, "text")  # which has no example
+    assert page.locator("#words").input_value() == ""
+    page.fill("#words", "mine")
+    choose(page, "tales")
+    assert page.locator("#words").input_value() == "mine"
+    choose(page, "nine")
+    assert part(page, "text").locator(".locked").count() == 30  # the givens of the example
+
+
+def test_write_leaves_the_controls_to_the_sample_that_they_belong_to(opened):
+    page = opened()
+    page.check("#beside")
+    choose(page, "sudoku", 1)
+    write(page)
+    assert page.locator(".which").first.text_content() == "for B"
+
+
+def test_a_molecule_is_saved_as_smiles_and_as_a_drawing(opened):
+    page = opened()
+    choose(page, "selfies")
+    write(page)
+    files = {}
+    for name in ("smi", "svg"):
+        with page.expect_download() as download:
+            part(page, "files").get_by_text(f".{name}", exact=True).click()
+        files[name] = Path(download.value.path()).read_text()
+    assert files["smi"] == part(page, "numbers").locator(".spelling").text_content() + "\n"
+    assert files["svg"].startswith("<svg") and "var(" not in files["svg"]
+    assert files["svg"].count('class="bond"') == part(page, "molecule").locator(".bond").count() > 0
+
+
 def test_keys_write_play_step_and_help(opened):
-    page = opened(reduced_motion="no-preference")
+    page = opened(moving=True)
+    api.expect(page.locator("#status")).to_have_text("done", timeout=PATIENCE)
     page.fill("#steps", "8")
     page.focus("#words")
     page.keyboard.press("Enter")
-    api.expect(page.locator("#status")).to_have_text("done", timeout=PATIENCE)
+    api.expect(part(page, "where")).to_contain_text("step 8/8", timeout=PATIENCE)
     step = lambda: int(part(page, "where").text_content().split()[1].partition("/")[0])  # noqa: E731
     page.locator("body").evaluate("() => document.activeElement.blur()")
     assert step() == 8
@@ -258,7 +315,6 @@ def test_it_fits_one_screen_and_narrow_ones_need_no_sideways_scrolling(opened):
     assert narrow.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@long
 def test_symbols_of_a_molecule_stand_above_its_smiles(opened):
     page = opened()
     choose(page, "selfies")
@@ -274,7 +330,6 @@ def test_symbols_of_a_molecule_stand_above_its_smiles(opened):
     assert part(page, "text").locator(".away").count() == 1  # a symbol, not the whole molecule
 
 
-@long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 768, 400, 360])
 @pytest.mark.parametrize("model", ["text", "sudoku", "images", "music", "molecules"])
@@ -310,11 +365,11 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
         api.expect(part(page, "numbers")).to_contain_text("≤ -log p ≤", timeout=PATIENCE)
         api.expect(page.locator("#stop")).to_be_hidden(timeout=PATIENCE)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")  # nothing runs out of the page
-    for button in part(page, "files").locator("button").all():
+    for button in part(page, "files").locator("button:enabled").all():
         with page.expect_download() as download:
             button.click()
         content = Path(download.value.path()).read_bytes()
-        start = {"html": b"<!doctype", "gif": b"GIF8", "mp4": b"ftyp", "png": b"\x89PNG", "mid": b"MThd"}
+        start = {"html": b"<!doctype", "gif": b"GIF8", "mp4": b"ftyp", "png": b"\x89PNG", "mid": b"MThd", "svg": b"<svg", "smi": b""}
         assert start[button.text_content().rpartition(".")[2]] in content[:9]
     if model == "music":
         part(page, "listen").click()
@@ -324,7 +379,6 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
     shot(page, f"{model}-{width}-{scheme}")
 
 
-@long
 def test_words_are_clicked_away_and_filled_in_and_locked_ones_stay(opened):
     page = opened()
     page.fill("#words", "the ________ is")
@@ -358,7 +412,6 @@ def test_words_are_clicked_away_and_filled_in_and_locked_ones_stay(opened):
     assert set(shown()) == {"·"}
 
 
-@long
 def test_the_sampler_has_its_options_on_the_page(opened):
     page = opened()
     options = lambda: page.locator("#options input").evaluate_all("all => all.map(i => i.name)")  # noqa: E731
@@ -385,6 +438,7 @@ def test_the_sampler_has_its_options_on_the_page(opened):
     page.locator("#options [name=block_sampler]").dispatch_event("change")
     assert {"block_sampler", "stride", "eta"} <= set(options())  # its own, and those of the one inside
     choose(page, "images")
+    page.locator("#classes input").first.check(force=True)
     page.locator("#options [name=guidance]").fill("3")
     write(page)  # of no class there is no guidance
     api.expect(part(page, "numbers")).not_to_contain_text("guidance")
@@ -393,7 +447,6 @@ def test_the_sampler_has_its_options_on_the_page(opened):
     api.expect(part(page, "numbers")).to_contain_text("guidance change the distribution")
 
 
-@long
 def test_a_roll_has_a_line_for_each_pitch_and_sounds_as_it_is_drawn(opened):
     page = opened()
     page.evaluate("""() => {
@@ -429,7 +482,6 @@ def test_a_roll_has_a_line_for_each_pitch_and_sounds_as_it_is_drawn(opened):
     assert part(page, "listen").text_content() == "Listen"  # nothing sounds on
 
 
-@long
 def test_a_file_that_needs_an_extra_has_no_button(opened):
     page = opened()
     page.route("**/api/models", lambda route: route.fulfill(json=lacking(route.fetch().json())))
@@ -445,7 +497,6 @@ def lacking(models):
     return models
 
 
-@long
 def test_a_theme_is_chosen(opened):
     page = opened(scheme="light")
     paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
@@ -457,7 +508,6 @@ def test_a_theme_is_chosen(opened):
     assert paper() == light
 
 
-@long
 def test_a_sudoku_is_set_and_solved(opened):
     page = opened()
     choose(page, "sudoku")
@@ -492,7 +542,6 @@ def test_given_cells_bring_their_own_defaults(opened):
     assert fields(again)["temperature"] == "0.7"
 
 
-@long
 def test_two_side_by_side_from_one_seed_and_long_work_is_stopped(opened):
     page = opened()
     page.check("#beside")
@@ -519,7 +568,6 @@ def test_two_side_by_side_from_one_seed_and_long_work_is_stopped(opened):
     assert page.locator("#status").text_content().startswith("Steps: ")
 
 
-@long
 def test_two_people_at_once_get_what_they_get_alone(opened):
     first, second = opened(), opened()
     for page, seed in ((first, "1"), (second, "2")):
@@ -534,7 +582,6 @@ def test_two_people_at_once_get_what_they_get_alone(opened):
     assert alone[0] != alone[1]
 
 
-@long
 def test_hostile_text_shows_as_text(opened, tmp_path):
     page = opened()
     page.fill("#words", "<script>x()</script>\u200f\x07")

@@ -32,7 +32,8 @@
   addEventListener("afterprint", () => { for (const d of folded) d.open = false; });
 
   // A player in `root`, of {steps, t, total, kind, samples}: a frame is an index into steps and t, and `data` may grow.
-  // hooks: classes(i) adds to the class of position i; drawn(frame) is called after each drawing; pace() is the milliseconds a frame.
+  // hooks: classes(i) adds to the class of position i; drawn(frame) is called after each drawing; pace() is the milliseconds a frame;
+  // more() says whether frames are still to come.
   const makePlayer = (root, data, hooks = {}) => {
     const $ = name => root.querySelector(`#${name}, [data-part=${name}]`);
     let end = data.steps.length - 1;
@@ -147,8 +148,8 @@
     const stop = () => { clearTimeout(timer); timer = null; button.textContent = "Play"; };
     const pace = () => reduced.matches ? 1000 : (hooks.pace?.() ?? 100) / Number($("speed").value);
     const tick = () => {
-      if (frame >= end) return stop();
-      draw(frame + 1);
+      if (frame < end) draw(frame + 1);
+      else if (!hooks.more?.()) return stop();
       timer = setTimeout(tick, pace());
     };
     const play = () => {
@@ -176,10 +177,10 @@
       keys[e.key]();
     };
 
-    // the last frame of data that has grown; another sample in the place of this one
-    const grow = () => { end = data.steps.length - 1; $("scrub").max = end; draw(end); };
+    // the data has grown: shows its last frame, or goes on from the frame that is shown
+    const grow = (last = true) => { end = data.steps.length - 1; $("scrub").max = end; draw(last ? end : frame); };
     const colourBy = name => { colour = name; };
-    return {choose, draw, go, grow, play, player, colourBy, get frame() { return frame; }};
+    return {choose, draw, go, grow, play, stop, player, colourBy, get frame() { return frame; }};
   };
   globalThis.zelligePlayer = makePlayer;
 

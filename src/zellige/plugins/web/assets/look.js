@@ -1,6 +1,22 @@
-// The distribution that a token was sampled from, at the frame that is shown.
+// What the marks on a sample mean, and the distribution that a token was sampled from, at the frame that is shown.
 
 const shown = piece => piece === null ? "·" : piece === "" ? "(part of a letter)" : piece === " " ? "␣" : piece.replaceAll("\n", "↵");
+
+const MASKED = {image: "a pixel of this colour is masked: not drawn yet", grid: "an empty cell is masked: not solved yet", roll: "a pale bar below is masked: not composed yet"};
+const COLOURS = {step: "pale: written early; strong: written late", entropy: "strong: the network was unsure of it"};
+
+// a sample of each mark with its meaning, to stand on the picture
+export function marks(pane, colour) {
+  const make = (tag, more) => Object.assign(document.createElement(tag), more), out = [];
+  const mark = (name, text) => {
+    const both = make("span", {textContent: text});
+    both.prepend(make("span", {className: `swatch ${name}`}));
+    out.push(both);
+  };
+  if (pane.sample.start.includes(null)) mark("masked", MASKED[pane.model.kind] ?? "a bar is a masked token: not written yet");
+  mark(colour === "new" ? "new" : "tint", COLOURS[colour] ?? "written in this step");
+  return out;
+}
 
 export function showDistribution(out, pane, i) {
   let k = pane.player.frame;

@@ -59,3 +59,18 @@ export function drawMolecule(svg, atoms, bonds) {
   });
   svg.replaceChildren(...lines, ...names);
 }
+
+// the drawing as a file of its own, in the colours of the light page
+export function asDrawing(svg) {
+  const copy = svg.cloneNode(true), style = document.createElementNS(svg.namespaceURI, "style");
+  style.textContent = ".bond { stroke: #1b1f24; stroke-width: .06; stroke-linecap: round } .behind { fill: #fff } .atom { font: 700 .42px sans-serif; "
+    + "text-anchor: middle; dominant-baseline: central; fill: #1b1f24 } .O { fill: #a83a00 } .N { fill: #00599c } .F { fill: #00694c }";
+  const [left, top, wide, high] = svg.getAttribute("viewBox").split(" ");
+  const ground = document.createElementNS(svg.namespaceURI, "rect");
+  for (const [name, value] of Object.entries({x: left, y: top, width: wide, height: high, fill: "#fff"})) ground.setAttribute(name, value);
+  for (const name of ["class", "data-part", "role", "aria-label"]) copy.removeAttribute(name);
+  copy.setAttribute("width", 60 * wide);
+  copy.setAttribute("height", 60 * high);
+  copy.prepend(style, ground);
+  return new XMLSerializer().serializeToString(copy);
+}

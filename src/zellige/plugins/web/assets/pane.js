@@ -1,7 +1,8 @@
 // One sample on the page: its settings, its board with the player below, the tokens that are masked or kept by hand.
 // All text is set as text, never as HTML; a draw is a stream of lines that ends when its request is aborted.
-import {drawMolecule} from "./molecule.js";
-import {download, lines} from "./server.js";
+import {marks} from "./look.js";
+import {asDrawing, drawMolecule} from "./molecule.js";
+import {download, handOver, lines} from "./server.js";
 import {play as sound} from "./sound.js";
 
 const LABEL = {text: "text", smiles: "molecule", image: "picture", grid: "grid", roll: "piece"};
@@ -31,14 +32,15 @@ export class Pane {
   choose(number, settings = {}) {
     const model = this.page.models[number], advice = model.advice, sampler = advice.sampler ?? model.sampler;
     this.settings = {
-      sampler, steps: advice.steps ?? model.steps, temperature: advice.temperature ?? 1, top_p: advice.top_p ?? 1, class: "",
+      sampler, steps: advice.steps ?? model.steps, temperature: advice.temperature ?? 1, top_p: advice.top_p ?? 1, class: model.classes[0] ?? "",
       ...settings, model: number,
     };
     this.held = false;  // whether the settings are those for given cells
     if (!model.samplers.some(s => s.name === this.settings.sampler)) this.settings.sampler = sampler;
     this.settings.options = {...settings.options ?? this.advised()};
     this.part("listen").hidden = model.kind !== "roll";
-    this.part("files").replaceChildren(...model.formats.filter(format => !format.missing).map(({name}) =>
+    const formats = [...model.formats.filter(format => !format.missing).map(format => format.name), ...model.kind === "smiles" ? ["svg", "smi"] : []];
+    this.part("files").replaceChildren(...formats.map(name =>
       Object.assign(document.createElement("button"), {textContent: `.${name}`, onclick: () => this.save(name)})));
     this.part("text").removeAttribute("style");
     this.root.dataset.kind = model.kind;
@@ -105,7 +107,8 @@ export class Pane {
     this.size = step.size;
     this.startTokens = this.tokens.slice();
     this.moves = [[]];
-    this.player = zelligePlayer(this.root.querySelector(".player"), this.data, {classes: i => this.classes(i), drawn: frame => this.drawn(frame), pace: () => this.pace()});
+    this.player?.stop();
+    this.player = zelligePlayer(this.root.querySelector(".player"), this.data, {classes: i => this.classes(i), drawn: frame => this.drawn(frame), pace: () => this.pace(), more: () => Boolean(this.abort)});
     this.player.colourBy(this.page.colour());
     this.fit();
     this.part("molecule").toggleAttribute("hidden", true);
@@ -150,6 +153,7 @@ export class Pane {
       spans.forEach((span, i) => { span.title = ""; if (i * this.cell >= this.size) span.hidden = true; });
     }
     this.part("story").textContent = this.story(frame);
+    this.part("marks").replaceChildren(...marks(this, this.page.colour()));
     this.part("molecule").toggleAttribute("hidden", !(this.done?.atoms?.length && frame === this.data.steps.length - 1));
     const last = this.data.steps.length - 1;
     for (const name of ["first", "back"]) this.part(name).disabled = frame === 0;
@@ -290,8 +294,10 @@ export class Pane {
     return own;
   }
 
-  async draw(fill) {
+  // draws and shows each step as it comes; `gently` plays the steps instead, one after the other. Who wants no motion sees the end.
+  async draw(fill, gently = false) {
     const abort = this.abort = new AbortController(), own = this.request(fill), locked = this.locked;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.silence();
     try {
       let last = 0;
@@ -306,6 +312,7 @@ export class Pane {
           this.tokens = [...step.from];
           this.begin(step);
           this.here = 0;
+          if (gently && !still) this.player.play();
         } else if (step.tokens || step.changes.length) this.add(step);
         if (step.tokens) {
           this.done = step;
@@ -316,10 +323,10 @@ export class Pane {
         }
         const now = performance.now();
         this.page.progress(step.step, step.steps);
-        if (step.tokens || now - last > 40) { this.player.grow(); last = now; }
+        if (step.tokens || (!still && now - last > 40)) { this.player.grow(!gently || still); last = now; }
       }
       this.tell();
-    } finally { this.abort = null; this.player.grow(); this.fit(); }
+    } finally { this.abort = null; this.player.grow(!gently || still); this.fit(); }
   }
 
   // what is known of the sample; `more` of its -log p, by what was asked
@@ -384,12 +391,17 @@ export class Pane {
       {visibility: step < 0 ? "" : "visible", gridColumn: Math.max(step, 0) + 2}), () => this.silence());
   }
 
+  // whether there is something to save: a drawing only of what can be read as a molecule
+  saves(format) { return Boolean(this.done && (format !== "svg" || this.done.atoms?.length)); }
+
   async save(format) {
     if (!this.done || this.abort) return this.page.say("nothing to save yet: write first", true);
     const n = this.size, cut = moves => moves.filter(([i]) => i < n);
     this.page.say(`making the .${format}`);
     try {
-      await download({
+      if (format === "smi") handOver(new Blob([`${this.done.text}\n`], {type: "chemical/x-daylight-smiles"}), "zellige.smi");
+      else if (format === "svg") handOver(new Blob([asDrawing(this.part("molecule"))], {type: "image/svg+xml"}), "zellige.svg");
+      else await download({
         model: this.model.number, format, title: `${this.model.name}, ${this.asked.sampler}`.slice(0, 200), facts: this.facts ?? [],
         steps: this.data.steps, t: this.data.t, calls: this.sample.calls, held: this.sample.given.slice(0, n),
         start: this.startTokens.slice(0, n), changes: this.moves.map(cut), entropy: this.sample.entropy.slice(0, n),

@@ -21,7 +21,6 @@ const HINTS = {
   symbols: "Each symbol is a token: an atom, a branch or a ring. Begin with SMILES, or mask symbols.",
   text: "Mask words to have them filled in; kept words stay when you write again.",
 };
-const LEGENDS = {step: "pale: written early; strong: written late", entropy: "strong: the network was unsure of it"};
 const POINT = "Point at a token to see what else the network thought likely there.";
 
 const models = await listed();
@@ -50,7 +49,7 @@ function show() {
   const {model, settings} = active;
   const card = all("[name=model]")[model.number];
   card.checked = true;
-  $("gallery").scrollTo({left: card.parentElement.offsetLeft - $("gallery").offsetLeft - 40, top: $("gallery").scrollTop});
+  $("sentence").textContent = model.sentence;
   $("typed").hidden = !panes.some(pane => pane.model.running);
   $("gaps").hidden = model.samplers.every(s => GROWING.includes(s.name));
   $("asking").hidden = model.kind !== "text";
@@ -84,14 +83,8 @@ function show() {
   }
   for (const which of all(".which")) which.textContent = panes.length > 1 ? `for ${active.letter}` : "";
   $("distribution").replaceChildren(make("p", {textContent: POINT}));
-  legend();
   buttons();
   remember();
-}
-
-function legend() {
-  const framed = ["image", "roll"].includes(active.model.kind) ? "framed" : "shaded";
-  $("legend").textContent = LEGENDS[checked("colour")] ?? `${framed}: new in this step`;
 }
 
 // the options of the sampler as fields: an empty one means the default, which stands in it in grey
@@ -126,7 +119,7 @@ function buttons() {
   $("unlock").hidden = !panes.some(pane => pane.locked.size);
   const it = {text: "this text", smiles: "this molecule", image: "this picture", grid: "this grid", roll: "this piece"}[active.model.kind] ?? "it";
   $("bound").textContent = `How likely is ${it}?`;
-  for (const pane of panes) for (const button of all(".files button", pane.root)) button.disabled = busy || !pane.done;
+  for (const pane of panes) for (const button of all(".files button", pane.root)) button.disabled = busy || !pane.saves(button.textContent.slice(1));
   for (const id of ["bound", "both"]) $(id).disabled = busy || !done || !panes.some(pane => pane.done && pane.model.bounded);
 }
 
@@ -153,8 +146,17 @@ function writeLink() {
   history.replaceState(null, "", encode(state, theme));
 }
 
+// what a model opens with: the first of its examples, a text in the place of another model's
+function begin(model) {
+  const words = $("words"), untouched = ["", ...models.flatMap(m => m.examples)].includes(words.value);
+  if (untouched) words.value = model.running ? model.examples[0] ?? "" : "";
+  if (!model.running && model.examples.length) active.puzzle(model.examples[0]);
+}
+
+// The page as its address says it, which is drawn at once; without one the first model, which opens by itself
+// unless the reader wants no motion.
 function restore() {
-  const state = decode(location.hash), missing = [], wanted = [];
+  const state = decode(location.hash), missing = [], wanted = [], linked = state.panes.length > 0;
   for (const {model: name, kept, options: given, ...more} of state.panes) {
     const model = models.find(m => m.name === name);
     if (!model) { missing.push(name); continue; }
@@ -163,7 +165,8 @@ function restore() {
       [key, {switch: value === "true", text: value}[all[key]] ?? Number(value)]));
     const bare = more.sampler === undefined && !Object.keys(typed).length; // a link to a model alone: as its card samples
     const numbers = Object.fromEntries(["steps", "temperature", "top_p"].filter(id => more[id] !== undefined && Number.isFinite(Number(more[id]))).map(id => [id, Number(more[id])]));
-    wanted.push([{...more, ...numbers, model: model.number, options: bare ? undefined : typed, class: model.classes.includes(more.class) ? more.class : ""}, kept]);
+    const labelled = bare && more.class === undefined ? {} : {class: model.classes.includes(more.class) ? more.class : ""};
+    wanted.push([{...more, ...numbers, model: model.number, options: bare ? undefined : typed, ...labelled}, kept]);
   }
   if (state.seed !== null && /^\d+$/.test(state.seed)) $("seed").value = state.seed;
   $("words").value = state.text;
@@ -175,8 +178,10 @@ function restore() {
   const made = (wanted.length ? wanted : [[undefined, []]]).map(([settings, kept]) => [insert(settings), kept]);
   for (const [pane, kept] of made) if (kept.length) { pane.held = true; pane.keep(kept); }
   active = panes[0];
+  if (!linked) begin(active.model);
   show();
   say(missing.length ? `the link is of ${missing.join(" and ")}, which this page does not have; zellige play ${missing.join(" ")}` : "", Boolean(missing.length));
+  if (!missing.length && (linked || !matchMedia("(prefers-reduced-motion: reduce)").matches)) write(false, true);
 }
 
 function insert(settings) {
@@ -201,7 +206,7 @@ async function together(some, work) {
   page.changed();
 }
 
-async function write(fill = false) {
+async function write(fill = false, gently = false) {
   if (panes.some(pane => pane.abort)) return;
   const wrong = all("#controls input:enabled").find(input => !input.checkValidity());
   if (wrong) {
@@ -210,20 +215,19 @@ async function write(fill = false) {
     wrong.focus();
     return;
   }
-  if ($("asked").contains(document.activeElement) && document.activeElement.tagName === "BUTTON") panes[0].root.querySelector(".player").focus();
-  await together(fill ? panes.filter(pane => pane.away.size) : panes, pane => pane.draw(fill));
+  if ($("asked").contains(document.activeElement) && document.activeElement.tagName === "BUTTON") active.root.querySelector(".player").focus();
+  await together(fill ? panes.filter(pane => pane.away.size) : panes, pane => pane.draw(fill, gently));
 }
 
 const bound = both => together(panes.filter(pane => pane.done && pane.model.bounded), pane => pane.bound(both));
 const stop = () => { for (const pane of panes) pane.abort?.abort(); };
 
 $("gallery").replaceChildren(...models.map(model => {
-  const card = $("card").content.cloneNode(true).firstElementChild, [radio, glyph, name, sentence] = card.children;
+  const card = $("card").content.cloneNode(true).firstElementChild, [radio, glyph, name] = card.children;
   card.title = `${model.name}: ${model.sentence ?? ""} ${model.what}`;
-  Object.assign(radio, {value: model.number, onchange: () => { active.choose(model.number); say(""); show(); }});
+  Object.assign(radio, {value: model.number, onchange: () => { active.choose(model.number); begin(model); say(""); show(); }});
   glyph.firstChild.setAttribute("href", `#glyph-${model.kind === "text" && !GROWING.includes(model.sampler) ? "gaps" : model.kind}`);
   name.textContent = model.name;
-  sentence.textContent = model.sentence;
   return card;
 }));
 
@@ -258,7 +262,6 @@ $("seed").oninput = $("words").oninput = $("chat").onchange = remember;
 $("classes").onchange = () => { active.settings.class = checked("class"); remember(); };
 for (const radio of all("[name=colour]")) radio.onchange = () => {
   for (const pane of panes) { pane.player.colourBy(radio.value); pane.player.draw(pane.player.frame); }
-  legend();
   remember();
 };
 

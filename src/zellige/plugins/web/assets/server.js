@@ -23,11 +23,16 @@ export async function* lines(path, body, signal) {
   }
 }
 
-// a run as a file, handed to the browser as a download
+// a run as a file that the server makes
 export async function download(body, name) {
   const answer = await post("/api/export", body);
   if (!answer.ok) throw new Error((await answer.json()).error);
-  const link = Object.assign(document.createElement("a"), {href: URL.createObjectURL(await answer.blob()), download: name});
+  handOver(await answer.blob(), name);
+}
+
+// to the browser, as a download
+export function handOver(blob, name) {
+  const link = Object.assign(document.createElement("a"), {href: URL.createObjectURL(blob), download: name});
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
