@@ -173,8 +173,9 @@ class World:
                 self.restore()
 
     def left_over(self) -> list[Path]:
-        """Temporary files of a trial, but for the headers that PyTorch's compiler makes once for the whole process."""
-        return [path for path in self.temporary.iterdir() if not path.name.startswith("torchinductor")]
+        """Temporary files of a trial, but for the headers that PyTorch's compiler makes once for the whole process, and
+        the empty folders of Python's multiprocessing, which stay where a reader is killed."""
+        return [path for path in self.temporary.iterdir() if not path.name.startswith(("torchinductor", "pymp-"))]
 
     @property
     def touched(self) -> list[str]:
