@@ -245,9 +245,9 @@ def test_a_batch_of_mixed_sizes_has_one_size_on_all_ranks():
     """Half of a batch on each of two ranks, or its parts one after another: the same size, and in all of them every size."""
     method, seen = small(2, blocks=(1, 2, 4)), set()
     for seed in range(12):
-        ranks = [method.of_a_size(random.Shard(torch.Generator().manual_seed(seed), rank, 2)).block for rank in (0, 1)]
-        parts = [method.of_a_size(random.Counter(seed, part=part, parts=2)).block for part in (0, 1)]
-        assert ranks[0] == ranks[1] == method.of_a_size(torch.Generator().manual_seed(seed)).block
+        ranks = [method.for_step(random.Shard(torch.Generator().manual_seed(seed), rank, 2)).block for rank in (0, 1)]
+        parts = [method.for_step(random.Counter(seed, part=part, parts=2)).block for part in (0, 1)]
+        assert ranks[0] == ranks[1] == method.for_step(torch.Generator().manual_seed(seed)).block
         assert parts[0] == parts[1]
         seen |= {*ranks, *parts}
     assert seen == {1, 2, 4}
@@ -273,7 +273,7 @@ def test_a_model_is_read_in_another_size_of_block(tmp_path):
     with pytest.raises(InputError, match="was not trained with blocks of 8; it has 1, 2, 4"):
         model.load(run.folder, block=8)
     copied = copy.deepcopy(whole.method)
-    copied.of_a_size().network.head.weight.data.zero_()
+    copied.for_step().network.head.weight.data.zero_()
     assert copied.network.head.weight.abs().sum() == 0 < whole.method.network.head.weight.abs().sum()
 
 

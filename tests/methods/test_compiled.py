@@ -6,6 +6,7 @@
 import contextlib
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from zellige.nn.block import Net
 from zellige.nn.cross_entropy import cross_entropy
 from zellige.training.compiled import check_gradient, compile_step
 from zellige.training.order import StepSeeds
+from zellige.training.strategy import compiled_shards
 
 V, L, B = 11, 16, 4
 NET = Net(layers=2, hidden=32, heads=2, length=L, condition=16, conv=3)
@@ -228,7 +230,7 @@ def test_dropout_of_a_compiled_step_is_that_of_the_step(case, compiler):
         StepSeeds(3, 1, torch.device("cpu")),
         torch.randint(V, (B, L), generator=torch.Generator().manual_seed(0)),
     )
-    compiled = compile_step(method.loss, backend=compiler)
+    compiled = compile_step(method, backend=compiler)
 
     def losses(loss):
         return torch.stack([loss(Batch(x), seeds.seed_part(step, 0)) for step in range(3)]).detach()
@@ -272,6 +274,48 @@ def test_rows_weighed_after_it_are_refused():
         whole(loss)(h).backward()
 
 
+def test_a_compiled_step_draws_its_size_of_block_before_its_graph():
+    """One graph for each size, which computes what the plain step does."""
+    torch.manual_seed(0)
+    method: Any = methods.build(methods.BD3LM, V, NET, methods.BD3LM.Config(block=4, blocks=(2, 4)))
+    seeds, x = StepSeeds(3, 1, torch.device("cpu")), torch.randint(V, (B, L))
+    graphs, sizes = [], set()
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    with torch._dynamo.config.patch(error_on_recompile=False):
+        compiled = compile_step(method, backend=keep)
+        for step in range(8):
+            sizes.add(method.for_step(seeds.seed_part(step, 0)).block)
+            value, plain = (loss(Batch(x), seeds.seed_part(step, 0)) for loss in (compiled, method.loss))
+            torch.testing.assert_close(value, plain, rtol=1e-5, atol=1e-5)
+    assert sizes == {2, 4}
+    assert len(graphs) == 2
+
+
+def test_a_sharded_step_compiles_the_network_in_each_size_of_block(monkeypatch):
+    torch.manual_seed(0)
+    method: Any = methods.build(methods.BD3LM, V, NET, methods.BD3LM.Config(block=4, blocks=(2, 4)))
+    x, compiler, made = torch.randint(V, (B, L)), torch.compile, []
+
+    def compiled(function, dynamic):
+        made.append(function)
+        return compiler(function, dynamic=dynamic, backend="eager")
+
+    def loss(block):
+        return method.of_block(block).loss(Batch(x), torch.Generator().manual_seed(0))
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    with torch._dynamo.config.patch(error_on_recompile=False):
+        for block in (2, 4):
+            plain = loss(block)
+            with compiled_shards(method):
+                torch.testing.assert_close(loss(block), plain, rtol=1e-5, atol=1e-5)
+    assert [function.__self__.block for function in made] == [2, 4]
+
+
 @pytest.mark.compile
 def test_a_compiled_unet_in_bfloat16_has_its_gradients():
     """Each parameter's, against those of the plain step, but for rounding: below the upsampling they were 0 once."""
@@ -285,7 +329,7 @@ def test_a_compiled_unet_in_bfloat16_has_its_gradients():
         with torch.no_grad():
             for p in method.parameters():
                 p.add_(0.02 * torch.randn(p.shape))
-        loss = compile_step(method.loss) if compiles else method.loss
+        loss = compile_step(method) if compiles else method.loss
         loss(Batch(x), StepSeeds(0, 1, torch.device("cpu")).seed_part(0, 0)).sum().backward()
         found.append({name: p.grad for name, p in method.named_parameters() if p.grad is not None})
     plain, compiled = found

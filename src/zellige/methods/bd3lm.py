@@ -185,7 +185,7 @@ class Blocks(Diffusion):
         interval = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
         self.register_buffer("interval", interval, persistent=config.search)
         self.adapts = 64 if config.search else 0
-        self._in_blocks: dict[int, Self] = {}  # what `of_a_size` made
+        self._in_blocks: dict[int, Self] = {}  # what `for_step` made
         self.loss_is_bound = self.loss_is_bound and interval is None and not config.blocks
 
     @classmethod
@@ -235,10 +235,11 @@ class Blocks(Diffusion):
         copied.exact = self.draws_mask_counts and block == 1
         return copied
 
-    @torch.compiler.disable
-    def of_a_size(self, generator: Randomness = None) -> Self:
+    def for_step(self, generator: Randomness = None) -> Self:
         """The same method in blocks of one of the sizes that it is trained with, drawn evenly."""
         sizes = self.config.blocks
+        if not sizes:
+            return self
         block = sizes[int(len(sizes) * random.shared(generator))]
         if block not in self._in_blocks:
             self._in_blocks[block] = self.of_block(block)
@@ -251,7 +252,7 @@ class Blocks(Diffusion):
     # ---------------------------------------------------------------------------------- training
     def loss(self, batch, generator=None):
         if self.config.blocks:
-            return self.of_a_size(generator).loss(batch, generator)  # pyright: ignore (of `disable`)
+            return self.for_step(generator).loss(batch, generator)
         if self.interval is None:
             return super().loss(batch, generator)
         return self.clipped(batch, self.interval, generator)

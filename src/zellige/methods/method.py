@@ -166,7 +166,7 @@ class Method(nn.Module):
     network: Any  # with `features` and `head`; see `nn.network.Network`
     process: Process | None
     _precision: str | None = None  # `compute_in`: of the network's matrix products; None: the caller's
-    _compile: bool = False
+    compiles: bool = False  # the network where it is evaluated: for a loop that compiles no whole step
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Add the checks of arguments to the public methods that a subclass overrides (`checks_rows`)."""
@@ -303,6 +303,13 @@ class Method(nn.Module):
         """
         return self.bound(batch, generator)
 
+    def for_step(self, generator: Randomness = None) -> Self:
+        """The method whose loss a training step computes: itself, unless the step draws another configuration of it.
+
+        A compiled step calls it outside of its graph.
+        """
+        return self
+
     def prepare(self) -> None:
         """Compute in advance what the first loss would compute and no batch changes, such as a table of matrices."""
 
@@ -345,7 +352,7 @@ class Method(nn.Module):
             require_compiler()
         if (dtype := PRECISIONS[precision]) is not None:
             lower(self.network, dtype)
-        self._precision, self._compile = precision, compile
+        self._precision, self.compiles = precision, compile
         return self
 
     @property
@@ -372,7 +379,7 @@ class Method(nn.Module):
         What reads behind a cache is compiled for all sizes at once, since they differ from call to call.
         """
         function = getattr(self.network, entry)
-        if not self._compile or torch.compiler.is_compiling():
+        if not self.compiles or torch.compiler.is_compiling():
             return function
         if entry not in self._compiled:
             self._compiled[entry] = torch.compile(function, dynamic=None if entry == "features" else True)

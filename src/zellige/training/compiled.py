@@ -14,6 +14,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..core.batch import Batch
 from ..core.random import Randomness
+from ..methods.method import Method
 from ..show.numbers import counted
 
 CHECKED = (0, 10, 100, 1000)  # steps since the start or the resumption
@@ -21,10 +22,17 @@ APART = 0.5  # of a weight's gradient: rounding in bfloat16 moves it by some per
 LARGE = 0.01  # of the norm of the whole gradient: a smaller gradient may be rounding itself
 
 
-def compile_step(loss: Callable[..., Tensor], backend: str = "inductor") -> Any:
+def compile_step(
+    method: Method, backend: str | Callable[..., Any] = "inductor"
+) -> Callable[[Batch, Randomness], Tensor]:
     """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
     options: Any = {"fallback_random": True} if backend == "inductor" else None
-    return torch.compile(loss, dynamic=False, backend=backend, options=options)
+    loss = torch.compile(_loss, dynamic=False, backend=backend, options=options)
+    return lambda batch, randomness: loss(method.for_step(randomness), batch, randomness)
+
+
+def _loss(method: Method, batch: Batch, randomness: Randomness) -> Tensor:
+    return method.loss(batch, randomness)
 
 
 def check_gradient(

@@ -241,7 +241,7 @@ class Loop(lightning.LightningModule):
     @cached_property
     def compiled(self) -> Any:
         """The compiled loss, where the whole step is compiled."""
-        return compile_step(self.method.loss) if self.train_config.compile and not self.sharded else None
+        return compile_step(self.method) if self.train_config.compile and not self.sharded else None
 
     def train_dataloader(self) -> DataLoader:
         t = self.train_config

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.optim import Optimizer
 
 from ..base.processes import this_process
@@ -85,9 +84,9 @@ def shard(method: Method, mesh: "DeviceMesh") -> None:
 
 @contextlib.contextmanager
 def compiled_shards(method: Method) -> Iterator[None]:
-    """Within it the network's features are compiled: of a sharded model the whole step cannot be."""
-    method.network.features = torch.compile(method.network.features)  # on the instance: no parameter changes its name
+    """Within it the network is compiled alone: of a sharded model the whole step cannot be."""
+    method.compiles = True
     try:
         yield
     finally:
-        del method.network.features
+        method.compiles = False
