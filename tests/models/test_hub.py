@@ -1,4 +1,4 @@
-"""The folder of the Hugging Face hub: the mixin's verbs, what AutoTokenizer reads, the model card. No network."""
+"""The folder of the Hugging Face hub: uploads and downloads, what AutoTokenizer reads, the model card. No network."""
 
 import json
 from pathlib import Path
@@ -17,6 +17,7 @@ from zellige.data.tokenizer_by_name import named_tokenizer as named
 from zellige.data.tokenizer_by_name import train_bpe
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
+from zellige.models.hub import card
 from zellige.models.model import Model
 from zellige.nn.block import Net
 
@@ -63,7 +64,7 @@ def test_one_format(tmp_path):
             assert again.about == made.about
             assert again.tokenizer.fingerprint == made.tokenizer.fingerprint
             assert again.tokenizer.name == "bpe:300"
-    made.save_pretrained(tmp_path / "hub", model_card_kwargs={"license": "mit"})  # a second time replaces the first
+    made.save_pretrained(tmp_path / "hub", license="mit")  # a second time replaces the first
     assert "\nlicense: mit\n" in (tmp_path / "hub" / "README.md").read_text()
 
 
@@ -117,14 +118,14 @@ class Api:
 
 def test_to_the_hub_and_back(tmp_path, monkeypatch):
     api, made = Api(tmp_path), model()
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", api)
+    monkeypatch.setattr(huggingface_hub, "HfApi", api)
     assert made.push_to_hub("me/little", private=True, license="mit") == "https://huggingface.co/me/little"
     assert api.asked == {"repo_id": "me/little", "private": True}
     uploaded = tmp_path / "uploaded"
-    card = huggingface_hub.ModelCard.load(uploaded / "README.md")
-    assert card.data.to_dict()["license"] == "mit"
-    assert card.data.to_dict()["library_name"] == "zellige"
-    assert 'zellige.load("me/little")' in card.text
+    page = huggingface_hub.ModelCard.load(uploaded / "README.md")
+    assert page.data.to_dict()["license"] == "mit"
+    assert page.data.to_dict()["library_name"] == "zellige"
+    assert 'zellige.load("me/little")' in page.text
     asked = {}
 
     def download(name, **how):
@@ -145,7 +146,7 @@ def test_what_goes_wrong_is_one_line(monkeypatch, tmp_path):
         def create_repo(self, *_, **__):
             raise ConnectionError("no route to host.\nand more")
 
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", Broken(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "HfApi", Broken(tmp_path))
     with pytest.raises(
         InputError, match=r"'me/little' cannot be written on the Hugging Face hub \(no route to host\); log in"
     ):
@@ -248,14 +249,14 @@ def test_the_card_has_what_is_known(tmp_path):
     assert "wikitext2: " in text
     assert "licence of the data: CC BY-SA" in text
     assert "not stated by their author" in text
-    card = huggingface_hub.ModelCard.load(tmp_path / "hub" / "README.md")
-    assert card.data.to_dict()["tags"] == ["discrete-diffusion", "mdlm", "arxiv:2406.07524"]
-    assert "Not evaluated yet" in str(model().generate_model_card())
+    page = huggingface_hub.ModelCard.load(tmp_path / "hub" / "README.md")
+    assert page.data.to_dict()["tags"] == ["discrete-diffusion", "mdlm", "arxiv:2406.07524"]
+    assert "Not evaluated yet" in card(model())
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_card(name):
-    text = str(model(name).generate_model_card(license="apache-2.0"))
+    text = card(model(name), license="apache-2.0")
     page = huggingface_hub.ModelCard(text)
     assert page.data.to_dict()["license"] == "apache-2.0"
     assert name in page.data.to_dict()["tags"]

@@ -1,10 +1,11 @@
-"""Models on the Hugging Face hub: the mixin's three verbs, the model card, the files that AutoTokenizer reads.
+"""Models on the Hugging Face hub: uploads, the model card, the files that AutoTokenizer reads.
 
     model.save_pretrained("out/")                    # what `save` writes, and README.md
     Model.from_pretrained("me/model", revision="v2")
     model.push_to_hub("me/model", license="mit")
 
-The folder is the one format of Zellige (see `model`), so `zellige.load` reads it too, and nothing loads but strictly.
+The folder is the one format of Zellige (see `model`), so `zellige.load` reads it too. huggingface_hub is imported where
+the hub is asked.
 Where the tokens are those of the `tokenizers` library, `transformers.AutoTokenizer.from_pretrained(folder)` loads them,
 with the mask as its mask token, under the number that the model's noise has for it.
 """
@@ -13,14 +14,12 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-
-from huggingface_hub import ModelCard, ModelHubMixin
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import __version__
-from ..base.arguments import checked, of_kind
 from ..base.errors import InputError
 from ..base.schema import read_json
 from ..data import DATASETS
@@ -36,100 +35,49 @@ MASK = "<|mask|>"
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-class Shared(ModelHubMixin, library_name="zellige"):
-    """huggingface_hub's mixin on Zellige's own folders; `Model` says how they are written and read."""
+class Shared(Protocol):
+    """The parts of a model that its card describes."""
 
     method: Any
     tokenizer: Any
     config: Any
     about: dict[str, Any]
-    source: Path | None = None  # the run or folder that it was loaded from
+    source: Path | None
 
-    @checked
-    def save_pretrained(
-        self,
-        save_directory: str | Path,
-        *,
-        repo_id: str | None = None,
-        push_to_hub: bool = False,
-        model_card_kwargs: dict[str, Any] | None = None,
-        config: Any = None,
-        **more: Any,
-    ) -> str | None:
-        """Write the model into a folder with a model card and the results of `zellige evaluate` that lie beside it.
 
-        Args:
-            repo_id, push_to_hub: upload it too, under this name; the address is returned.
-            model_card_kwargs: `license`, of the weights.
-            config: not used; the mixin hands it over.
-        """
-        card = {"repo_id": repo_id} | dict(model_card_kwargs or {})
+def complete(folder: Path, model: Shared, repo_id: str | None, license: str | None) -> None:
+    """Add the model card to a saved model, and the results of `zellige evaluate` that lie beside its source."""
+    for result in _results(model.source):
+        shutil.copyfile(result, folder / result.name)
+    (folder / "README.md").write_text(card(model, repo_id, license) + "\n", encoding="utf-8")
 
-        def complete(folder: Path) -> None:
-            for result in _results(self.source):
-                shutil.copyfile(result, folder / result.name)
-            text = str(self.generate_model_card(**card))
-            (folder / "README.md").write_text(text + "\n", encoding="utf-8")
 
-        self._complete(Path(save_directory), complete)
-        if not push_to_hub:
-            return None
-        return self.push_to_hub(repo_id or Path(save_directory).name, license=card.get("license"), **more)
+def upload(save: Callable[[Path], None], repo_id: str, private: bool | None, token: str | None, **how: Any) -> str:
+    """Upload the folder that `save` writes to the Hugging Face hub; returns the address.
 
-    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
-        """Save the model into a folder that `complete` adds to."""
-        raise NotImplementedError
+    Args:
+        how: as `HfApi.upload_folder` has it.
 
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **how: Any) -> Self:
-        """A model from a folder or the hub, as `zellige.load`; strict.
+    Raises:
+        InputError: not owner/model; no connection, or not logged in.
+    """
+    if not _ID.fullmatch(repo_id):
+        raise InputError(f"'{repo_id}' is not a name on the Hugging Face hub; it must be owner/model")
+    from huggingface_hub import HfApi
 
-        Args:
-            how: as huggingface_hub has it: revision, token, cache_dir, force_download, local_files_only; `device`,
-                `net`.
-
-        Raises:
-            InputError: nothing there, or what is there does not fit.
-        """
-        if not isinstance(pretrained_model_name_or_path, (str, Path)):
-            wrong = of_kind(pretrained_model_name_or_path)
-            raise InputError(f"the model is {wrong}; give a folder, or the id of a model on the Hugging Face hub")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        save(folder)
         try:
-            return cls._from_pretrained(model_id=str(pretrained_model_name_or_path), **how)
-        except (InputError, TypeError):
-            raise
-        except Exception as problem:
-            where = f"no model at '{pretrained_model_name_or_path}' ({first_line(problem)})"
-            raise InputError(f"{where}; give a folder, or the id of a model on the Hugging Face hub") from problem
-
-    @checked
-    def push_to_hub(self, repo_id: str, *, license: str | None = None, **how: Any) -> str:
-        """Upload the model to the Hugging Face hub as "owner/model"; the address is returned.
-
-        Args:
-            license: of the weights, for the model card.
-            how: as huggingface_hub has it: private, token, branch, commit_message, create_pr, ...
-
-        Raises:
-            InputError: not such a name; no connection, or not logged in.
-        """
-        if not _ID.fullmatch(repo_id):
-            raise InputError(f"'{repo_id}' is not a name on the Hugging Face hub; it must be owner/model")
-        card = {"repo_id": repo_id, "license": license}
-        try:
-            super().push_to_hub(repo_id, model_card_kwargs=card, **how)
-        except InputError:
-            raise
+            api = HfApi(token=token)
+            api.create_repo(repo_id, private=private, exist_ok=True)
+            api.upload_folder(repo_id=repo_id, folder_path=folder, **how)
         except Exception as problem:
             reason = first_line(problem)
             raise InputError(
                 f"'{repo_id}' cannot be written on the Hugging Face hub ({reason}); log in with: hf auth login"
             ) from problem
-        return f"https://huggingface.co/{repo_id}"
-
-    def generate_model_card(self, *_: Any, **details: Any) -> ModelCard:
-        """The model card; see `card`."""
-        return ModelCard(card(self, **details))
+    return f"https://huggingface.co/{repo_id}"
 
 
 def first_line(problem: BaseException) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.arguments import checked, of_kind
-from ..base.errors import ELSEWHERE, InputError, meant, no_attribute
+from ..base.errors import ELSEWHERE, InputError, no_attribute
 from ..base.files import write_folder
 from ..base.schema import shown
 from ..base.trust import allow, may_have_changed, reading
@@ -89,7 +89,7 @@ def unit(tokenizer: Tokenizer) -> str:
 __all__ = ["Model", "load", "save", "write_folder"]
 
 
-class Model(hub.Shared):
+class Model:
     """A trained method with what is needed to use it.
 
     Attributes:
@@ -100,7 +100,10 @@ class Model(hub.Shared):
         defaults: arguments of `zellige.sample` that stand where a call says nothing: `model.defaults = {"temperature":
             0.7}`. Its entry "infill" has different values for filling in. They are saved with it
             (`defaults.GENERATION`).
+        source: the run or folder that it was loaded from.
     """
+
+    source: Path | None = None
 
     def __init__(
         self,
@@ -180,21 +183,73 @@ class Model(hub.Shared):
         """Write the model in a published layout (`zellige export --help` names them) into a folder; see `export`."""
         return export(self, folder, to)
 
-    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
-        save(self, folder, complete)
+    # The three verbs of huggingface_hub's own models.
+    @checked
+    def save_pretrained(
+        self, save_directory: str | Path, *, repo_id: str | None = None, license: str | None = None
+    ) -> None:
+        """Save the model into a folder with a model card, and the results of `zellige evaluate` that lie beside it.
+
+        Args:
+            repo_id: name on the hub, for the card.
+            license: of the weights, for the card.
+        """
+        save(self, save_directory, lambda folder: hub.complete(folder, self, repo_id, license))
+
+    @checked
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        license: str | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        commit_message: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Upload the model to the Hugging Face hub as "owner/model"; the address is returned.
+
+        Args:
+            license: of the weights, for the model card.
+            private: whether only you can read it; by default as your organization has it.
+            branch: the branch to write to (default: main).
+            create_pr: open a pull request instead of writing to the branch.
+
+        Raises:
+            InputError: not such a name; no connection, or not logged in.
+        """
+        write = lambda folder: self.save_pretrained(folder, repo_id=repo_id, license=license)  # noqa: E731
+        how = {"revision": branch, "commit_message": commit_message, "create_pr": create_pr}
+        return hub.upload(write, repo_id, private, token, **how)
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
-        """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
-        names = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        if wrong := {*how} - {*names}:
-            near = meant(first := min(wrong), ["device", "net", *names])
-            hint = f"did you mean '{near}'?" if near else f"it has device, net, {', '.join(names)}"
-            raise TypeError(f"from_pretrained() has no argument '{first}'; {hint}")
-        download_options = {name: how[name] for name in names if how.get(name)}
-        source = (
-            download(model_id, **download_options) if download_options and not Path(model_id).is_dir() else model_id
-        )
+    @checked
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        device: torch.device | str = "cpu",
+        net: nn.Module | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+    ) -> "Model":
+        """A model from a folder or the hub, as `load`.
+
+        Args:
+            revision, token, cache_dir, force_download, local_files_only: of a download, as huggingface_hub has them.
+
+        Raises:
+            InputError: nothing there, or what is there does not fit.
+        """
+        source = pretrained_model_name_or_path
+        how = {"revision": revision, "token": token, "cache_dir": cache_dir}
+        how |= {"force_download": force_download, "local_files_only": local_files_only}
+        if any(how.values()) and not Path(source).is_dir():
+            source = download(str(source), **how)
         return load(source, device=device, net=net)
 
     def __repr__(self) -> str:
