@@ -65,7 +65,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     package = {name for name in wheel.namelist() if ".dist-info/" not in name}
     tree = {path.relative_to(SOURCE.parent) for path in SOURCE.rglob("*") if path.is_file()}
     assert package == {str(path) for path in tree if "__pycache__" not in path.parts}
-    ships = {name for name in package if re.match(r"zellige/models/shipped/[\w-]+/", name)}
+    ships = {name for name in package if re.match(r"zellige/(models|data)/shipped/[\w-]+/", name)}
     assert {PurePosixPath(name).suffix for name in package - ships} == {
         ".py",
         ".html",
@@ -75,7 +75,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         ".toml",
         ".typed",
     }
-    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ".csv", ""}
+    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ".csv", ".xz", ""}
     assert {
         "zellige/py.typed",
         "zellige/plugins/web/assets/play.html",

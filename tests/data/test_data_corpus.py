@@ -418,7 +418,7 @@ def test_the_table():
     pictures += " imagenet32-oord imagenet64-oord"
     shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 smiles dna table array"
     assert {name for name, entry in DATASETS.all().items() if entry.shaped} == {*shaped.split()}
-    assert set(DATASETS.names()) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
+    assert set(DATASETS.names()) == {"pydocs", "stories", "names", "text", "tokens", *names.split(), *shaped.split()}
 
 
 def big_file(path, size):

@@ -22,6 +22,7 @@ from .folder import make_place, own_cache
 from .sums import Sums
 
 SPLITS = ("train", "validation", "test")
+SHIPPED = Path(__file__).with_name("shipped")
 _TEXT = ("path", "field", "tokenizer", "pack", "fill", "crop")
 
 
@@ -30,7 +31,7 @@ class Source:
     """One entry of `zellige list data`; `needs` is what it downloads, or the extra that does.
 
     files: split -> (address, checksum "sha256..." or "md5:..." or None); the split "all" is cut by `validation` and
-    `test`.
+    `test`. An address without "://" is that of a file that comes with Zellige, below `SHIPPED`.
     hub: (id, configuration, {split: name of the split on the hub}).
     fields: the columns that hold the text, joined by a space; columns: their names in a .csv without a header.
     validation, test: what is cut off the end, a share below 1 or a number of characters (of documents, where there are
@@ -108,6 +109,15 @@ DATASETS: Registry[Source] = Registry(
 DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill", "crop")),
+    "stories": Source(
+        "very short stories", "1.1 MB", "1,889 / 105 / 104 stories", "CDLA-Sharing", "nothing", "bpe:1024",
+        reads=("tokenizer", "pack", "fill", "crop"),
+        files={split: (f"stories/{split}.jsonl.xz", None) for split in SPLITS},
+    ),
+    "names": Source(
+        "first names, a-z", "0.2 MB", _SHARES, "public domain", "nothing", reads=("tokenizer", "pack", "fill", "crop"),
+        files={"all": ("names/names.txt.xz", None)},
+    ),
     "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", "auto", label="label",
                    reads=(*_TEXT, "documents", "mix", "labels", "labels_by")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
@@ -303,10 +313,13 @@ def _sum_there(path: Path, kind: str, cache: Path) -> str:
 
 def fetch(address: str, checksum: str | None, cache: Path, progress: Progress | None = None) -> Path:
     """Download once into `cache`/downloads; checked, then renamed into place. Returns the path.
+    A file that comes with Zellige stays where it is.
 
     What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is
     damaged.
     """
+    if "://" not in address:
+        return SHIPPED / address
     target = download_path(address, cache)
     kind, _, expected_digest = (checksum or "").rpartition(":")
     kind, damage = kind or "sha256", ""
