@@ -303,14 +303,14 @@ def monkeypatch_module():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, monkeypatch_module) -> Path:
-    """A folder with a run as the demo leaves it, only far shorter."""
+    """A folder with the run that the pages name, only far shorter."""
     from zellige import Data, Net, Train
 
     folder = tmp_path_factory.mktemp("docs")
     monkeypatch_module.setenv("ZELLIGE_CACHE", str(folder / "cache"))
     net = Net(layers=1, hidden=32, heads=2, length=128, conv=7)
     with chdir(folder):
-        zellige.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/demo")
+        zellige.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/pydocs")
     return folder
 
 

@@ -145,7 +145,7 @@ def metric_page(name: str) -> Iterator[str]:
         return
     rows = of_samples()[name]
     if "features" in rows[0].takes and not rows[0].of_images:
-        yield shell("zellige evaluate runs/demo --generate --mauve")
+        yield shell("zellige evaluate runs/pydocs --generate --mauve")
     better = {True: "higher", False: "lower", None: "as that of real text"}
     if name == "perplexity":
         better[False] = "lower, at equal entropy"
