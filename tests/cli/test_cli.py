@@ -668,7 +668,7 @@ def test_train_says_what_it_does(place):
     )
     assert out[2] == "  saved in runs/a: checkpoints last and best, metrics.csv, report.html"
     err = done.stderr.splitlines()
-    assert err[0].startswith("size tiny but for --net.layers 1, --net.hidden 16, ")
+    assert err[0].startswith("size tiny except --net.layers 1, --net.hidden 16, ")
     assert err[1].startswith("mdlm  ")
     assert any(line.startswith("run   runs/a: ") for line in err[3:5])
     assert re.fullmatch(r"  step 3   validation ≤ .* bits/char \(95%\)   best", next(x for x in err if "step 3 " in x))

@@ -150,7 +150,7 @@ def test_a_sizes_minutes_become_steps_that_all_trials_take(here, capsys, monkeyp
     assert cli.main(words) == 0
     first, *said = capsys.readouterr().err.splitlines()
     assert first == (
-        "size tiny but for --net.hidden 16, --net.heads 2, --net.length 32, --train.batch 4: 2 trainings of 100 of 480 "
+        "size tiny except --net.hidden 16, --net.heads 2, --net.length 32, --train.batch 4: 2 trainings of 100 of 480 "
         f"steps will take about 2 minutes in all on this CPU ({counted(torch.get_num_threads(), 'thread')}) at its current load; "
         "for all steps: --train.minutes 0; for a larger network: --size small, base, medium"
     )

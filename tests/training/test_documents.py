@@ -169,7 +169,7 @@ def test_what_is_cut_or_left_out_is_said_first(tmp_path, data):
         assert not any(line.startswith("left out") for line in lines)
     total = sum(len(t) + 1 for t in TEXTS) - 1 - 40  # validation and test are 20 characters, five rows each
     lines = [note.strip() for note in notes["wrap"].notes]
-    assert f"left out: {total % 4} tokens that fill no row (train {total % 4})" in lines
+    assert f"left out: {total % 4} tokens at the end, too few for a sequence (train {total % 4})" in lines
 
 
 def test_texts_end_where_their_documents_did(tmp_path, data):

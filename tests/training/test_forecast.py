@@ -112,7 +112,7 @@ def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
 def test_of_a_size_it_is_always_said_and_which_are_larger():
     config, method = example(steps=1000, batch=8, validate_rows=0)
     (line,) = forecast(config, method, Integers(7), 0, 0, "small", clock(0.02))
-    assert line.startswith("size small but for `net.layers` 1, `net.hidden` 16, ")
+    assert line.startswith("size small except `net.layers` 1, `net.hidden` 16, ")
     assert "`train.batch` 8: 1,000 steps will take about 10 s on this CPU (" in line
     assert line.endswith("at its current load; for a larger network: `size` base, medium")
     assert "larger network" not in forecast(config, method, Integers(7), 0, 0, "medium", clock(0.02))[0]
@@ -146,7 +146,7 @@ def test_steps_are_fitted_to_the_minutes(per_step, steps):
     assert steps == 100 or seconds(made, steps, per_row, 0.0) <= 1800
     assert steps == 10_000 or seconds(made, steps + 100, per_row, 0.0) > 1800
     (line, *_) = forecast(made, method, Integers(7), 0, 0, "tiny", per_row=per_row, whole=10_000)
-    assert line.startswith("size tiny but for `net.layers` 1, ")
+    assert line.startswith("size tiny except `net.layers` 1, ")
     assert f": {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about" in line
     assert ("for all steps: `train.minutes` 0" in line) == (steps < 10_000)
 

@@ -97,7 +97,7 @@ def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch, no_page
     assert {row["peak_memory"] for row in rows} == {""}
     assert float(rows[-1]["seconds_left"]) == 0 < float(rows[0]["seconds_left"])
     assert run.tokens_per_second == run.speed.tokens
-    assert summary(run)[0].endswith(("MFU" if promise else "FLOP/s") + " (head at every position)")
+    assert summary(run)[0].endswith(f"last steps: {run.speed}")
     assert ("MFU" in summary(run)[0]) == (promise is not None)
     assert "tokens/s, " in (run.folder / "log.txt").read_text()
     log, unit = metrics(run.folder)

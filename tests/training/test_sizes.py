@@ -135,12 +135,12 @@ def test_the_first_line_has_the_size_and_what_is_not_of_it():
         said() == said(train=dataclasses.replace(tiny.train, steps=300, minutes=0, warmup=150, seed=4)) == "size tiny"
     )
     net = dataclasses.replace(tiny.net, hidden=192, layers=2)
-    assert said(net=net) == "size tiny but for `net.layers` 2, `net.hidden` 192"
+    assert said(net=net) == "size tiny except `net.layers` 2, `net.hidden` 192"
     assert (
         said(train=dataclasses.replace(tiny.train, lr=2e-3, warmup=0))
-        == "size tiny but for `train.lr` 0.002, `train.warmup` 0"
+        == "size tiny except `train.lr` 0.002, `train.warmup` 0"
     )
-    assert said(net=dataclasses.replace(tiny.net, length=64)) == "size tiny but for `net.length` 64"
+    assert said(net=dataclasses.replace(tiny.net, length=64)) == "size tiny except `net.length` 64"
     of_images = dataclasses.replace(tiny.image_net, length=784, grid=(28, 28))
     config = dataclasses.replace(config, data=Data("mnist"), net=of_images, train=tiny.image_train)
     assert described("tiny", config, zellige.METHODS["md4"], shaped=True) == "size tiny"

@@ -108,7 +108,7 @@ def left_out(corpus: Corpus) -> list[str]:
     lines += [f"left out: {note}" for note in corpus.about.get("left_out", [])]
     lines += [] if (losses := corpus.train.losses).lossless else [f"per token, {losses}"]
     for entry, text in (
-        ("left_out", "left out: {} that fill no row"),
+        ("left_out", "left out: {} at the end, too few for a sequence"),
         ("cut", "cut into pieces: {} longer than a row"),
     ):
         numbers = {name: split[entry] for name, split in corpus.about["splits"].items() if split.get(entry)}

@@ -110,8 +110,7 @@ class Run(Record):
 
 def summary(run: Run) -> list[str]:
     """The lines with which `zellige train` ends."""
-    speed = f"   {run.speed}" if run.speed else ""
-    speed += f" ({HEAD})" if run.speed and run.speed.flops else ""
+    speed = f"   last steps: {run.speed}" if run.speed else ""
     peak = f"   peak {byte_size(run.peak)}" if run.peak else ""
     lines = [
         f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"

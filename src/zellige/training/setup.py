@@ -447,7 +447,7 @@ def machine_size(device: str = "auto") -> str:
 def described(
     size: str, config: Config, method: type[Method], shaped: bool = False, varied: Container[str] = ()
 ) -> str:
-    """`size tiny but for `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without
+    """`size tiny except `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without
     a size.
 
     Left out: how long is trained, what of the network follows from the data (`shaped`: its rows have a shape of their
@@ -467,4 +467,4 @@ def described(
         for name in names
         if getattr(now, name) != getattr(usual, name) and f"{section}.{name}" not in varied
     ]
-    return f"size {size}" + (f" but for {', '.join(differing)}" if differing else "")
+    return f"size {size}" + (f" except {', '.join(differing)}" if differing else "")
