@@ -17,6 +17,7 @@ CONTENTS = {
     "Train": (
         "guides/train",
         "guides/start_from",
+        "guides/start_from_llm",
         "guides/tune",
         "guides/options",
         "guides/many_devices",
