@@ -32,7 +32,7 @@ zellige train --recipe mdlm-owt --train.batch 64 --net.layers 6
 A recipe sets the method and every option. Options on the command line override it, and then the configuration is no longer
 the paper's. `config.json` keeps the name of the recipe, so `zellige train --recipe mdlm-owt --resume` continues the run. In
 Python, use `zellige.train(recipe="mdlm-owt")`; the configuration is `zellige.papers.recipes.RECIPES["mdlm-owt"].config`.
-Data of the Hugging Face hub (OpenWebText, LM1B) need `pip install 'zellige[data]'`.
+Data of the Hugging Face hub (OpenWebText, LM1B) need `pip install '.[data]'`.
 
 PyTorch counts the FLOPs on the network without weights: one forward and one backward pass over every position of every
 sequence, times the number of sequences in all steps. The hours are those of one H100 at {UTILISATION:.0%} of its

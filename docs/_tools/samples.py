@@ -155,7 +155,7 @@ def page(samples: dict[str, Any]) -> str:
         f"{solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles it is "
         "[88.9%](../../studies/sudoku/README.md#more-training-on-puzzles).",
         pictures,
-        "## Chorales: `chorales`", shell("\n".join(CHORALES) + "     # pip install 'zellige[music]'"),
+        "## Chorales: `chorales`", shell("\n".join(CHORALES) + "     # pip install '.[music]'"),
         "Four bars each. To listen: " + ", ".join(
             f"[chorale {n}](../pictures/samples/chorales-{n}.mid)" for n in (1, 2, 3)
         ) + ".",

@@ -17,7 +17,7 @@ zellige compare --table mdlm-1 --minutes 5
 
 - `plan` counts the FLOPs, the memory and the hours of each row.
 - `train --recipe` trains a row as the paper says. [Recipes](recipes.md) has every configuration, with its source.
-- `evaluate --generate` needs `pip install 'zellige[eval]'`, with `--mauve` also `mauve`; data of the Hugging Face hub need `data`
+- `evaluate --generate` needs `pip install '.[eval]'`, with `--mauve` also `mauve`; data of the Hugging Face hub need `data`
   ([extras](../tutorials/start.md#more-ways-to-install)).
 - `compare --table` runs the methods of all rows on data that is at hand, for the same minutes each. The first line says which
   data that is. Numbers there are not the paper's numbers on other hardware: data, network and budget differ. What it shows is
