@@ -17,6 +17,7 @@ from torch import nn
 from ..base.errors import InputError, nearest, not_installed
 from ..base.schema import shown
 from ..methods.method import Method
+from ..nn.linear import Linear
 from .config import Adapter
 
 _AGAIN = "copy the folder again"
@@ -73,7 +74,7 @@ def projections(network: nn.Module) -> dict[str, int]:
     for name, module in network.named_modules():
         parts = name.split(".")
         at = max((i for i in range(1, len(parts) - 1) if ".".join(parts[:i]) in lists), default=None)
-        if at is not None and type(module) is nn.Linear:
+        if at is not None and type(module) in (nn.Linear, Linear):
             kind = ".".join(parts[at + 1 :])
             counts[kind] = counts.get(kind, 0) + 1
     return counts

@@ -68,8 +68,8 @@ class Train:
         default=True,
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
-        "precision of the network; auto: bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a "
-        "GPU are in TF32",
+        "precision of the network; auto: bfloat16 from hidden 192 up, on a GPU or a CPU that computes in it (AVX-512 "
+        "or AMX), else float32; tf32 is float32 whose products on a GPU are in TF32",
         default="auto",
     )
     compile: bool = option(

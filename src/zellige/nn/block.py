@@ -19,6 +19,7 @@ from ..base.errors import InputError
 from ..base.requests import check_fields, option
 from .attention import ALL, Beside, Past, Sight, attend
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
+from .linear import Linear
 
 
 @partial(check_fields, prefix="net.")
@@ -188,9 +189,9 @@ def mlp(net: Net) -> nn.Sequential:
     no biases."""
     D = net.hidden
     if net.mlp == "gelu":
-        return nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+        return nn.Sequential(Linear(D, 4 * D), nn.GELU(approximate="tanh"), Linear(4 * D, D))
     H = 32 * -(-8 * D // 96)  # as many parameters as 4 D channels have, as MD4's code rounds it
-    return nn.Sequential(nn.Linear(D, 2 * H, bias=False), Gate(), nn.Linear(H, D, bias=False))
+    return nn.Sequential(Linear(D, 2 * H, bias=False), Gate(), Linear(H, D, bias=False))
 
 
 class Block(nn.Module):
@@ -209,8 +210,8 @@ class Block(nn.Module):
         self.heads, self.dropout, self.drop_channels = net.heads, net.dropout, net.drop_channels
         self.conv = ShortConv(D, net.conv, net.grid) if net.conv else None
         self.norm1 = nn.LayerNorm(D, bias=bias)
-        self.qkv = nn.Linear(D, 3 * D, bias=False)
-        self.out = nn.Linear(D, D, bias=False)
+        self.qkv = Linear(D, 3 * D, bias=False)
+        self.out = Linear(D, D, bias=False)
         self.norm2 = nn.LayerNorm(D, bias=bias)
         self.mlp = mlp(net)
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None

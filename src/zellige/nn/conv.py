@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..base.errors import InputError
 from .attention import Past, Sight
 from .block import Block, Net
+from .linear import Linear
 
 KERNEL = 9  # where `net.conv` says none
 
@@ -52,7 +53,7 @@ class ConvBlock(Block):
         super().__init__(net, adaptive, bias)
         D, kernel = net.hidden, net.conv or KERNEL
         doublings = max((net.length // max(kernel - 1, 1)).bit_length(), 1)
-        self.conv, self.qkv = None, nn.Linear(D, 2 * D, bias=False)
+        self.conv, self.qkv = None, Linear(D, 2 * D, bias=False)
         self.dilated = Dilated(D, kernel, 2 ** (layer % doublings))
 
     def attention(self, x: Tensor, rotary, seen: Sight, past: Past | None, at=None):

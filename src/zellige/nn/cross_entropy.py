@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .linear import product
+
 # rows whose softmax is taken at one time, or more if they have few states; two to four chunks exist together
 CHUNK = 128
 # of a chunk's logits, if that is more: what fits a cache, what a kernel's launch is worth
@@ -162,16 +164,11 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
     h_, wh, W_ = h.to(compute), (w[:, None] * h).to(compute), W.to(compute)
     rows = chunk_rows(K, h.device)
     group = 4 * rows if low else 2 * rows  # dW is read and written once a group (in bfloat16 also rounded: so fewer)
-    logits = torch.empty(min(N, group), K, dtype=compute, device=h.device)
     scratch = torch.empty(min(N, rows) if low else 0, K, dtype=full, device=h.device)
-    product = torch.empty(W.shape if low and needed[1] else 0, dtype=compute, device=h.device)
+    of_group = torch.empty(W.shape if low and needed[1] else 0, dtype=compute, device=h.device)
     for start in range(0, N, group):
         i = slice(start, min(start + group, N))
-        G = logits[: i.stop - start]
-        if b is None:
-            torch.mm(h_[i], W_.T, out=G)
-        else:
-            torch.addmm(b.to(compute), h_[i], W_.T, out=G)
+        G = product(h_[i], W_, None if b is None else b.to(compute))
         if exclude is not None:
             G[:, exclude] = -torch.inf
         for rows_, j in zip(G.split(rows), range(start, i.stop, rows)):
@@ -188,10 +185,10 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
             if low:
                 rows_.copy_(p)
         if dh is not None:
-            dh[i] = (G @ W_) * w[i, None]
+            dh[i] = product(G, W_.T) * w[i, None]
         if dW is not None and not low:
             dW.addmm_(G.T, wh[i], beta=1 if start else 0)
         elif dW is not None:
-            torch.mm(G.T, wh[i], out=product)
-            dW.add_(product) if start else dW.copy_(product)
+            torch.mm(G.T, wh[i], out=of_group)
+            dW.add_(of_group) if start else dW.copy_(of_group)
     return nll, dh, dW, db

@@ -40,6 +40,7 @@ from .embedding import (
     rotary_at,
     rotary_table,
 )
+from .linear import Linear
 
 __all__ = ["Block", "DiT", "Net"]
 
@@ -107,7 +108,7 @@ class DiT(InParts, nn.Module):
             self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
         self.norm = nn.LayerNorm(D, bias=bias) if ends else None
         self.modulation = Modulation(net.condition, D, 2) if ends and adaptive else None
-        self.head = nn.Linear(D, outputs or states) if ends else None
+        self.head = Linear(D, outputs or states) if ends else None
         width = D // net.heads
         rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
         self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None

@@ -34,6 +34,7 @@ from .attention import ALL
 from .block import Block, Net
 from .embedding import Modulation, TimeEmbedding, add, axial_table, check_inputs, embed_classes, modulate
 from .first_weights import first_weights
+from .linear import Linear
 
 PATCH = 2
 
@@ -51,9 +52,9 @@ class PatchBlock(nn.Module):
         D, self.heads, self.dropout = net.hidden, net.heads, net.dropout
         self.norm1: Any = norm(D, adaptive)
         self.norm2: Any = norm(D, adaptive)
-        self.qkv = nn.Linear(D, 3 * D)
-        self.out = nn.Linear(D, D, bias=False)
-        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+        self.qkv = Linear(D, 3 * D)
+        self.out = Linear(D, D, bias=False)
+        self.mlp = nn.Sequential(Linear(D, 4 * D), nn.GELU(approximate="tanh"), Linear(4 * D, D))
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
     def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
@@ -105,7 +106,7 @@ class Patches(nn.Module):
             self.norm = nn.LayerNorm(net.hidden, bias=False)
             self.register_buffer("rotary", axial_table((height, width), net.hidden // net.heads), persistent=False)
         self.modulation = Modulation(net.condition, net.hidden, 2) if adaptive else None
-        self.pixels = nn.Linear(net.hidden, PATCH * PATCH * channels)
+        self.pixels = Linear(net.hidden, PATCH * PATCH * channels)
 
     def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
         height, width = x.shape[2:]
@@ -173,8 +174,8 @@ class Attention(nn.Module):
         super().__init__()
         self.rescale = net.rescale
         self.norm = Norm(channels, net.published)
-        self.qkv = nn.Linear(channels, 3 * channels)
-        self.out = nn.Linear(channels, channels)
+        self.qkv = Linear(channels, 3 * channels)
+        self.out = Linear(channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         pixels = self.norm(x).flatten(2).mT  # (B, H W, D)
@@ -196,7 +197,7 @@ class ResBlock(nn.Module):
         norms = net.condition if adaptive and net.kind == "u-vit" else 0
         bias = net.published and net.kind == "unet"
         self.norm1, self.conv1 = Norm(inputs, net.published, norms), nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.shift = nn.Linear(net.condition, outputs, bias=bias) if adaptive and not norms else None
+        self.shift = Linear(net.condition, outputs, bias=bias) if adaptive and not norms else None
         self.norm2, self.conv2 = Norm(outputs, net.published, norms), nn.Conv2d(outputs, outputs, 3, padding=1)
         self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else None
         self.attention = Attention(outputs, net) if attention else None
@@ -258,7 +259,7 @@ class UNet(nn.Module):
                 self.up.append(nn.Conv2d(width, width, 3, padding=1))
         self.norm = Norm(width, net.published, net.condition if adaptive and net.kind == "u-vit" else 0)
         self.output = nn.Conv2d(width, colours * D, 3, padding=1)
-        self.head = nn.Linear(D, outputs or states)
+        self.head = Linear(D, outputs or states)
         self.initialise()
 
     def _attention(self, resolutions: int) -> list[bool]:

@@ -3,6 +3,7 @@ what data sheets say of known ones."""
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,6 +18,8 @@ from ..models.config import Config, Train
 from ..nn.network import LAYER, least_parameters
 from ..nn.precision import float32_products
 from ..show.numbers import counted
+
+WIDE = 192  # width of the network from which bfloat16 pays
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def promised(config: Config, devices: int) -> float | None:
 
 
 def precision(config: Config, able: bool | None = None) -> str:
-    """Resolve "auto": float32, or bfloat16, which pays on a GPU from a width of 256 up; tf32 on a CPU is float32.
+    """Resolve "auto": bfloat16 from a width of 192 up where the device computes in it, else float32; tf32 on a CPU is
+    float32.
 
     able: whether the device has it; None: this machine is asked.
     """
@@ -94,8 +98,16 @@ def precision(config: Config, able: bool | None = None) -> str:
         return name if able or (able is None and cuda(config)) else "float32"
     if name != "auto":
         return name
-    able = cuda(config) and torch.cuda.is_bf16_supported() if able is None else able
-    return "bfloat16" if able and config.net.width >= 256 else "float32"
+    if able is None:
+        able = torch.cuda.is_bf16_supported() if cuda(config) else cpu_computes_bfloat16()
+    return "bfloat16" if able and config.net.width >= WIDE else "float32"
+
+
+def cpu_computes_bfloat16() -> bool:
+    """Whether this CPU has instructions for products of bfloat16 (AVX-512 or AMX); elsewhere they are slower than
+    those of float32."""
+    has: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
 
 def matrix_products(config: Config) -> contextlib.AbstractContextManager[None]:

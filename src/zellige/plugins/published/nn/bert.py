@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from zellige.base.errors import InputError
 from zellige.nn.attention import documents
 from zellige.nn.embedding import rotate
+from zellige.nn.linear import Linear
 from zellige.nn.network import check_tokens_alone
 
 POSITIONS = ("learnt", "linear", "rotary")
@@ -98,7 +99,7 @@ def slopes(heads: int) -> list[float]:
     return first if power == heads else first + slopes(2 * power)[::2][: heads - power]
 
 
-class TiedHead(nn.Linear):
+class TiedHead(Linear):
     """Logits of the states by the first rows of a table (rows, D) that belongs to the embedding,
     and a bias of its own."""
 
@@ -130,11 +131,11 @@ class BertLayer(nn.Module):
         D = net.hidden
         self.net = net
         self.norm1 = None if net.before and first else nn.LayerNorm(D, net.eps, bias=net.norm_bias)
-        self.qkv = nn.Linear(D, 3 * D, bias=net.bias)
-        self.out = nn.Linear(D, D, bias=net.bias)
+        self.qkv = Linear(D, 3 * D, bias=net.bias)
+        self.out = Linear(D, D, bias=net.bias)
         self.norm2 = nn.LayerNorm(D, net.eps, bias=net.norm_bias)
-        self.up = nn.Linear(D, (1 + net.gated) * net.inner, bias=net.bias and not net.gated)
-        self.down = nn.Linear(net.inner, D, bias=net.bias)
+        self.up = Linear(D, (1 + net.gated) * net.inner, bias=net.bias and not net.gated)
+        self.down = Linear(net.inner, D, bias=net.bias)
 
     def attention(self, x: Tensor, angles: tuple[Tensor, Tensor] | None, scores: Tensor | None) -> Tensor:
         """x (B, L, D) -> (B, L, D); scores: what is added to the attention's, (*, *, L, L), or bool, what is seen."""
@@ -188,7 +189,7 @@ class Bert(nn.Module):
         self.norm = nn.LayerNorm(D, net.eps, bias=norm_bias)
         self.layers = nn.ModuleList(BertLayer(net, first=not i) for i in range(net.layers))
         self.last = nn.LayerNorm(D, net.eps, bias=norm_bias) if net.before else None
-        self.transform = nn.Linear(D, D, bias=net.bias)
+        self.transform = Linear(D, D, bias=net.bias)
         self.transform_norm = nn.LayerNorm(D, net.head_eps, bias=norm_bias)
         self.head = TiedHead(self.embedding, states)
 

@@ -37,6 +37,7 @@ from zellige.nn.attention import (
     sight,
 )
 from zellige.nn.embedding import rotate
+from zellige.nn.linear import Linear
 from zellige.nn.network import check_tokens_alone
 
 from .bert import TiedHead
@@ -106,7 +107,7 @@ class RMSNorm(nn.Module):
         return self.weight * (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 
-class Head(nn.Linear):
+class Head(Linear):
     """Logits of the states, which are the first rows of a table (rows, D) that may be padded: the rest is kept,
     not computed."""
 
@@ -128,15 +129,15 @@ class Layer(nn.Module):
         D, W = net.hidden, net.head_width
         self.heads, self.shared = net.heads, net.shared
         self.norm1 = RMSNorm(D, net.eps)
-        self.query = nn.Linear(D, net.heads * W, bias=net.bias)
-        self.key = nn.Linear(D, net.shared * W, bias=net.bias)
-        self.value = nn.Linear(D, net.shared * W, bias=net.bias)
+        self.query = Linear(D, net.heads * W, bias=net.bias)
+        self.key = Linear(D, net.shared * W, bias=net.bias)
+        self.value = Linear(D, net.shared * W, bias=net.bias)
         self.query_norm, self.key_norm = (RMSNorm(W, net.eps) if net.head_norms else None for _ in range(2))
-        self.out = nn.Linear(net.heads * W, D, bias=False)
+        self.out = Linear(net.heads * W, D, bias=False)
         self.norm2 = RMSNorm(D, net.eps)
-        self.gate = nn.Linear(D, net.inner, bias=False)
-        self.up = nn.Linear(D, net.inner, bias=False)
-        self.down = nn.Linear(net.inner, D, bias=False)
+        self.gate = Linear(D, net.inner, bias=False)
+        self.up = Linear(D, net.inner, bias=False)
+        self.down = Linear(net.inner, D, bias=False)
 
     def forward(
         self, x: Tensor, angles: tuple[Tensor, Tensor], plan: Any, past: Past | Beside | None = None
