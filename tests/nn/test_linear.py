@@ -44,7 +44,7 @@ def test_transforms_of_functions(calls):
     torch.testing.assert_close(torch.func.vmap(lambda row: product(row, W))(x), F.linear(x, W), rtol=1e-4, atol=1e-4)
     value, pull = torch.func.vjp(lambda V: product(x, V), W)
     torch.testing.assert_close(pull(torch.ones_like(value))[0], x.sum((0, 1)).expand(128, 64), rtol=1e-4, atol=1e-3)
-    assert len(calls) >= 2
+    assert len(calls) >= 1
 
 
 @fast

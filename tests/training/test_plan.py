@@ -1,6 +1,7 @@
 """What `plan` estimates: its memory is that of a step that is really taken, its hours those of the FLOPs that are counted."""
 
 import dataclasses
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -30,6 +31,7 @@ from zellige.training.device import DEVICES, recognise
 NET = Net(layers=2, hidden=64, heads=2, length=64, dropout=0.1)
 ROWS = 16
 CHOICES = {"bd3lm": {"block": 16}, "d3pm": {"process": "uniform"}}
+MATRIX = re.compile(r"blocks\.\d+\.(qkv|out|mlp\.\d)\.weight$")
 
 
 def config(method: str, **net) -> Config:
@@ -177,6 +179,12 @@ def test_hours_memory_and_tokens_add_up():
     P = 4 * cost.parameters
     assert (one.ddp.weights, one.ddp.gradients, one.ddp.optimizer, one.ddp.average) == (P, P, 2 * P, 0)
     assert one.ddp == one.fsdp
+    muon = budget_of(replace(of, train=replace(of.train, optimizer="muon")), 27, 1, device, 0.5)
+    held = [p.shape for name, p in count_step(of, 27, 8).network.named_parameters() if MATRIX.search(name)]
+    assert len(held) == 4 * of.net.layers
+    assert muon.ddp.optimizer == 2 * P - 4 * sum(rows * columns for rows, columns in held)
+    extra = 5 * sum(4 * min(s) ** 2 * max(s) + 2 * min(s) ** 3 for s in held)
+    assert muon.products - one.products == pytest.approx(extra / (device.bfloat16 * 0.5))
     assert four.fsdp.optimizer == P / 2
     assert P / 4 < four.fsdp.weights <= P / 4 + P
     assert (four.hybrid, four.node) == (four.fsdp, 4)

@@ -39,7 +39,12 @@ class Train:
     )
     batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
     accumulate: int = option("gradient-accumulation steps: same result, less memory", default=1, minimum=1)
-    lr: float = option("peak learning rate of AdamW", default=3e-4, above=0)
+    optimizer: Literal["adamw", "muon"] = option(
+        "muon: Muon for the matrices of the blocks, AdamW for all other weights; it learns more in each of the first "
+        "thousand steps, at about twice the rate",
+        default="adamw",
+    )
+    lr: float = option("peak learning rate, of both where there are two optimizers", default=3e-4, above=0)
     warmup: int = option("steps over which the learning rate rises from 0", default=100, minimum=0)
     decay: Literal["cosine", "constant", "inverse-sqrt"] = option(
         "learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step",
@@ -49,7 +54,7 @@ class Train:
         "weight decay of matrices; of vectors and scalars too with `decay_all`", default=0.01, minimum=0
     )
     decay_all: bool = option("apply weight decay to biases and norms too, as AdamW does by default", default=False)
-    betas: tuple[float, float] = option("the two betas of AdamW", default=(0.9, 0.99))
+    betas: tuple[float, float] = option("the two betas of AdamW; Muon's momentum is 0.95", default=(0.9, 0.99))
     clip: float = option(
         "largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): "
         "a published limit is of another scale where its loss is (recipes convert it); 0 does not clip",

@@ -204,6 +204,8 @@ class Block(nn.Module):
     without.
     """
 
+    matrices = ("qkv", "out", "mlp")  # Muon may train them: see `training.optimizer`
+
     def __init__(self, net: Net, adaptive: bool, bias: bool):
         super().__init__()
         D = net.hidden

@@ -55,8 +55,6 @@ def _onednn(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
 class _Product(torch.autograd.Function):
     """y = x W' + b; dx = dy W, dW = dy' x, db = the sum of dy. Its gradients have gradients."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
         return _onednn(x, W, b)
@@ -65,6 +63,10 @@ class _Product(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, W, _ = inputs
         ctx.save_for_backward(x, W)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:
+        return torch.vmap(F.linear, in_dims)(*inputs), 0
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

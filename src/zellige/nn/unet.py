@@ -47,6 +47,8 @@ class PatchBlock(nn.Module):
     whole channels after it, and twice in the MLP.
     """
 
+    matrices = ("qkv", "out", "mlp")
+
     def __init__(self, net: Net, adaptive: bool):
         super().__init__()
         D, self.heads, self.dropout = net.hidden, net.heads, net.dropout
@@ -169,6 +171,8 @@ def add_branch(x: Tensor, branch: Tensor, rescale: bool) -> Tensor:
 
 class Attention(nn.Module):
     """Attention of one head among all pixels, a residual branch: (B, D, H, W) -> (B, D, H, W)."""
+
+    matrices = ("qkv", "out")
 
     def __init__(self, channels: int, net: Net):
         super().__init__()

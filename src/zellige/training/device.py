@@ -173,6 +173,11 @@ def fleet(config: Config) -> Fleet:
         raise InputError(
             f"{of} {launched_fleet.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
         )
+    if t.optimizer == "muon" and launched_fleet.sharded(config):
+        raise InputError(
+            f"`train.optimizer` muon needs whole matrices, and `train.strategy` {t.strategy} shards them; "
+            "use ddp, or adamw"
+        )
     if not gpu:
         limit_processes("train.devices", launched_fleet.devices)
     limit_processes("train.workers", t.workers)

@@ -20,7 +20,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from itertools import compress
 from typing import Any
 
 import lightning
@@ -50,6 +49,7 @@ from .device import cuda, matrix_products, precision, promised
 from .ema import EMA
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
+from .optimizer import make_optimizer
 from .order import Augmentation, BatchSampler, StepSeeds
 from .prepared import Prepared
 from .signals import Interrupted, Quit, Signals, worker
@@ -190,14 +190,7 @@ class Loop(lightning.LightningModule):
         return [p for p in self.method.parameters() if p.requires_grad]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        parameters = self.trained
-        has_decay = [p.ndim > 1 or self.train_config.decay_all for p in parameters]
-        groups = [
-            {"params": list(compress(parameters, has_decay)), "weight_decay": self.train_config.weight_decay},
-            {"params": [p for p, among in zip(parameters, has_decay) if not among], "weight_decay": 0.0},
-        ]
-        groups = [g for g in groups if g["params"]]
-        return torch.optim.AdamW(groups, lr=self.train_config.lr, betas=self.train_config.betas, fused=True)
+        return make_optimizer(self.config, self.method.network, self.trained)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.average, run = checkpoint["average"], checkpoint["run"]

@@ -126,6 +126,8 @@ class TiedHead(Linear):
 class BertLayer(nn.Module):
     """Attention and MLP, each a residual branch with its norm before it or after the sum."""
 
+    matrices = ("qkv", "out", "up", "down")
+
     def __init__(self, net: BertNet, first: bool):
         super().__init__()
         D = net.hidden

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zellige.nn.attention import Beside, Cache, Past, attend, documents
+from zellige.nn.linear import product
 
 from .llama import Llama, LlamaNet
 
@@ -24,11 +25,13 @@ class Product(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x.flatten(0, -2), self.weight).view(*x.shape[:-1], -1)
+        return product(x, self.weight.T, self.bias)
 
 
 class GPT2Layer(nn.Module):
     """Attention and MLP, each a residual branch behind a norm."""
+
+    matrices = ("qkv", "out", "up", "down")
 
     def __init__(self, net: LlamaNet):
         super().__init__()

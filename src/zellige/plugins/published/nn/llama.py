@@ -124,6 +124,8 @@ class Head(Linear):
 class Layer(nn.Module):
     """Attention and MLP, each a residual branch behind a norm."""
 
+    matrices = ("query", "key", "value", "out", "gate", "up", "down")
+
     def __init__(self, net: LlamaNet):
         super().__init__()
         D, W = net.hidden, net.head_width

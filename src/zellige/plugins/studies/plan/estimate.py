@@ -34,6 +34,7 @@ from zellige.nn.network import unfilled
 from zellige.show.record import Record, json_record
 from zellige.training.cost import UTILISATION, Cost, training_cost
 from zellige.training.device import DEVICES, Device, Fleet, precision, sharded_blocks, split_batch
+from zellige.training.optimizer import block_matrices
 
 aten = torch.ops.aten
 _BY_INDEX = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
@@ -185,7 +186,7 @@ class Memory:
 
     Attributes:
         weights, gradients: in float32, with what FSDP gathers of them at one time.
-        optimizer: the two moments of AdamW. average: of the weights.
+        optimizer: the moments, two of AdamW and one of Muon. average: of the weights.
         activations: what a step holds beside these: the network's states for the backward pass, chunks of logits.
     """
 
@@ -210,9 +211,10 @@ class Budget(Record):
             (`node`).
         launches: kernels of a step on each device, at least; the optimizer's, a few, left out. Of a compiled step the
             products of matrices, convolutions and attention alone, since a compiler may join the rest to them.
+        muon: FLOP of a step on each device to make Muon's matrices orthogonal.
         products: seconds of a step at `utilisation` of the peak of matrix products.
         launching: seconds to launch its kernels, `LAUNCH` each.
-        traffic: seconds to read and write once what AdamW and the average do, and the activations.
+        traffic: seconds to read and write once what the optimizer and the average do, and the activations.
         seconds: of a step, the longest of the three; hours: of all steps.
     """
 
@@ -228,10 +230,12 @@ class Budget(Record):
     fsdp: Memory
     hybrid: Memory
     node: int
+    muon: float
 
     @property
     def products(self) -> float:
-        return self.cost.flops / self.steps / (self.gpus * self.device.peak(self.precision) * self.utilisation)
+        peak = self.device.peak(self.precision) * self.utilisation
+        return self.cost.flops / self.steps / (self.gpus * peak) + self.muon / (self.device.bfloat16 * self.utilisation)
 
     @property
     def launching(self) -> float:
@@ -290,7 +294,7 @@ class Budget(Record):
             "seconds": {
                 "step": self.seconds, "products": self.products, "launching": self.launching, "traffic": self.traffic,
             },
-            "launches": self.launches, "launch_source": LAUNCH_SOURCE, "node": self.node,
+            "launches": self.launches, "launch_source": LAUNCH_SOURCE, "node": self.node, "muon": self.muon,
         }  # fmt: skip
         return json_record("plan", self.arguments, result, request=self.request)
 
@@ -304,11 +308,10 @@ class Budget(Record):
             )
             cost = Cost(result["parameters"], result["flops"], result["tokens"])
             steps = round(3600 * result["hours"] / result["seconds"]["step"])
-            node = result.get("node", min(arguments["gpus"], NODE))
             return cls(
                 cost, arguments["gpus"], DEVICES[arguments["device"]], result["precision"], arguments["mfu"], steps,
                 result["rows"],
-                result["launches"], ddp, fsdp, hybrid, node,
+                result["launches"], ddp, fsdp, hybrid, result["node"], result["muon"],
             )  # fmt: skip
         except (KeyError, TypeError, ZeroDivisionError) as wrong:
             raise InputError(f"'{source}' is not a record of zellige plan; give one that it wrote") from wrong
@@ -350,7 +353,7 @@ class TableBudget(Record):
 PARTS = {  # of the memory of each device, and what they are called
     "weights": "weights",
     "gradients": "gradients",
-    "optimizer": "AdamW's moments",
+    "optimizer": "the optimizer's moments",
     "average": "average of the weights",
     "activations": "activations, logits",
     "total": "in all",
@@ -379,16 +382,28 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
     launches = config.train.accumulate * (step.products if config.train.compile else step.launches)
     P = 4.0 * sum(p.numel() for p in network.parameters() if p.requires_grad)
     average = P if config.train.ema else 0.0
+    matrices = block_matrices(network) if config.train.optimizer == "muon" else []
+    moments = 2 * P - 4.0 * sum(matrix.numel() for matrix in matrices)
     blocks = [4.0 * sum(p.numel() for p in block.parameters()) for block in sharded_blocks(network)]
     at_once = P - sum(blocks) + 2 * max(blocks, default=0.0)  # outside the blocks; the block at work, and the next one
     node = gpus // config.train.nodes if config.train.nodes > 1 else min(gpus, NODE)
 
     def memory(parts: int) -> Memory:
         gathered_weights = P / parts + min(at_once, P) if parts > 1 else P
-        return Memory(gathered_weights, gathered_weights, 2 * P / parts, average / parts, activations)
+        return Memory(gathered_weights, gathered_weights, moments / parts, average / parts, activations)
 
     ddp, fsdp, hybrid = (memory(parts) for parts in (1, gpus, node))
-    return Budget(cost, gpus, device, numbers, utilisation, config.train.steps, rows, launches, ddp, fsdp, hybrid, node)
+    muon = sum(orthogonal_flops(*matrix.shape) for matrix in matrices)
+    return Budget(
+        cost, gpus, device, numbers, utilisation, config.train.steps, rows, launches, ddp, fsdp, hybrid, node, muon
+    )
+
+
+def orthogonal_flops(rows: int, columns: int) -> float:
+    """FLOP of Muon's five Newton-Schulz iterations for a matrix, each A = X X', B = b A + c A A, X <- a X + B X, with X
+    (m, n) the matrix or its transpose, m <= n."""
+    m, n = sorted((rows, columns))
+    return 5 * (2 * m * m * n + 2 * m**3 + 2 * m * m * n)
 
 
 @dataclass(frozen=True)
