@@ -1,7 +1,7 @@
 """The optimizer of a training: AdamW, or Muon for the matrices of the blocks and AdamW for all other weights.
 
 Muon (Jordan et al. 2024) makes its step of a matrix orthogonal; with the size of AdamW's (Liu et al. 2025, arXiv
-2502.16982, eq. 4: "match_rms_adamw") one rate serves both.
+2502.16982) one rate serves both.
 """
 
 from collections.abc import Iterable
