@@ -1,24 +1,25 @@
 """A model carries how it is sampled: taken where nothing is given, checked when it is read."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import zellige
-from web.small_models import small
-from zellige import Data, InputError, Net, cli
+from web.small_models import TOKENIZERS, small
+from zellige import Data, InputError, Net, Train, cli
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.tasks import draw_tokens
-from zellige.methods import build
+from zellige.methods import METHODS, build
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
-from zellige.models.defaults import GENERATION
+from zellige.models.defaults import GENERATION, for_text
 from zellige.models.model import Model
 from zellige.plugins.evaluations.generate.sample_sets import Way, draw_samples
 from zellige.sampling.request import Sampling
-from zellige.sampling.sample import watch_some
 from zellige.sampling.samples import collect
 from zellige.show.kinds import of
 
@@ -170,7 +171,6 @@ def test_what_measures_takes_none(model):
     for drawn in (
         lambda m: draw_samples(m, Way(steps=8), 3).texts,
         lambda m: draw_tokens(m, 3, 0, None, 0, 1),
-        lambda m: collect(watch_some(m, 3, seed=2)).texts,
     ):
         assert drawn(model) == drawn(plain)
     assert zellige.evaluate(model, ["the value"] * 9).value == zellige.evaluate(plain, ["the value"] * 9).value
@@ -238,6 +238,88 @@ def test_a_wrong_default_is_refused_when_it_is_set(model):
         with pytest.raises(InputError, match=message):
             model.defaults = wrong
         assert model.defaults == COLD
+
+
+# -------------------------------------------------------------------------------------------- of a text model trained here
+TRUNCATED = {"temperature": 0.7, "top_p": 0.9}
+BY_CONFIDENCE = {"sampler": "confidence", "confidence": "entropy", **TRUNCATED}
+IN_BLOCKS = {"block_sampler": "confidence", "confidence": "entropy", **TRUNCATED}
+MASKED = {"mdlm", "md4", "genmd4", "radd", "bd3lm"}  # by name; others say it by their option `process`
+OTHERS = {"ar": {"temperature": 0.8, "top_p": 0.9}, "csm": {"temperature": 0.7}}  # the walk of csm takes no top-p
+TEXTS = ["the cat and a dog saw it all"] * 60
+
+
+def expected(model: Model) -> dict[str, Any]:
+    method = model.method
+    noise = getattr(method.config, "process", "absorbing" if method.name in MASKED else "tokens")
+    masked = IN_BLOCKS if method.block else BY_CONFIDENCE
+    return OTHERS.get(method.name) or (masked if noise == "absorbing" and method.block != 1 else TRUNCATED)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_text_has_defaults(name):
+    """By confidence where there are masks to choose from. One option changes that option alone; without the defaults
+    nothing has changed."""
+    for choices in METHODS[name].variants:
+        if choices.get("process", "uniform") not in ("uniform", "absorbing", "absorbing-uniform"):
+            continue  # for ordered tokens
+        plain, model = small(name=name, length=8, **choices), small(name=name, length=8, **choices)
+        model.defaults = for_text(model.method, model.tokenizer)
+        assert model.defaults == expected(model)
+        how = {"steps": 4, "seed": 1}
+        assert zellige.sample(model, **how) == zellige.sample(plain, **how, **model.defaults)
+        assert zellige.sample(model, **how, defaults=False) == zellige.sample(plain, **how)
+        assert Sampling.of(temperature=0.5).with_defaults(model).decoding() == model.defaults | {"temperature": 0.5}
+
+
+def test_text_alone_has_them():
+    for kind in ("sudoku", "image", "music", "molecules", "selfies"):
+        assert for_text(small(kind).method, TOKENIZERS[kind]) == {}
+    assert for_text(small().method, Integers(35)) == {}
+    assert for_text(small("bytes").method, TOKENIZERS["bytes"]) == BY_CONFIDENCE
+
+
+def test_a_noisy_text_is_denoised_by_the_methods_own_sampler():
+    model, plain = small(), small()
+    model.defaults = BY_CONFIDENCE
+    how = {"reconstruct": "the value is", "seed": 1}
+    assert zellige.sample(model, **how) == zellige.sample(plain, **how, **TRUNCATED)
+
+
+def test_a_training_leaves_them_with_its_run(tmp_path, monkeypatch, no_page):
+    """In every checkpoint, also of a run that goes on; its samples are drawn by them. They go where the model goes; a
+    run that begins with it has those of its own method, and a tuned model those of its base."""
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    a, net = tmp_path / "a", Net(layers=1, hidden=16, heads=2, length=16)
+    how = Train(
+        steps=1, batch=2, warmup=1, samples=2, sample_steps=5, save_every=1, keep=9, validate_rows=4, device="cpu",
+        tensorboard=False,
+    )  # fmt: skip
+    zellige.train("mdlm", data=TEXTS, net=net, run=a, train=how)
+    model = zellige.train("mdlm", data=TEXTS, run=a, train=replace(how, steps=2), resume=True).model
+    assert model.defaults == BY_CONFIDENCE
+    checkpoints = [folder for folder in (a / "checkpoints").glob("step-*") if not folder.is_symlink()]
+    assert len(checkpoints) == 2
+    for folder in checkpoints:
+        assert json.loads((folder / GENERATION).read_text()) == {"zellige": zellige.__version__, **BY_CONFIDENCE}
+        assert GENERATION in (folder / "SHA256SUMS").read_text()
+    last = zellige.load(a, checkpoint="last")
+    drawn = [json.loads(line)["text"] for line in (a / "samples" / "step-000002.jsonl").read_text().splitlines()]
+    assert drawn == zellige.sample(last, count=2, steps=5, seed=how.seed)
+    assert drawn != zellige.sample(last, count=2, steps=5, seed=how.seed, defaults=False)
+    for layout in ("hub", "mdlm"):
+        assert zellige.load(last.export(tmp_path / layout, layout)).defaults == BY_CONFIDENCE
+    start = replace(how, start=str(a), samples=0)
+    assert zellige.train("bd3lm", data=TEXTS, run=tmp_path / "b", train=start).model.defaults == IN_BLOCKS
+    last.defaults = COLD
+    last.save(tmp_path / "base")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"prompt": "the cat", "answer": "saw a"}\n' * 20)
+    tuned = zellige.Tune(folder=tmp_path / "tuned", data=str(pairs), rank=2, train=replace(how, samples=0))
+    assert tuned.run(tmp_path / "base").model.defaults == COLD
+    images = torch.randint(0, 4, (40, 4, 4), generator=torch.Generator().manual_seed(0))
+    run = zellige.train("mdlm", data=Data.of(images, 4), net=replace(net, length=16), run=tmp_path / "i", train=how)
+    assert run.model.defaults == {}
 
 
 # ------------------------------------------------------------------------------------------------------- grids of digits

@@ -77,7 +77,7 @@ def method(tokenizer) -> MDLM:
 def model(method, tokenizer):
     """What checkpoint.load gives, as far as the report reads it."""
     about = {"commit": "5c3eb56", "versions": {"torch": "2.13.0"}, "command": "zellige train mdlm --run 'a b'"}
-    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about=about, unit="bits/char")
+    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about=about, defaults={}, unit="bits/char")
 
 
 @pytest.fixture(scope="module")
@@ -515,7 +515,7 @@ def shaped(name: str):
     split = Rows(rows, length)
     corpus = Corpus(tokenizer, {"train": split, "validation": split, "test": split}, {"name": name})
     unit = f"bits/{tokenizer.unit}"
-    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about={}, unit=unit), rows, corpus
+    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about={}, defaults={}, unit=unit), rows, corpus
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

@@ -6,8 +6,12 @@ The entries are the fields of `decoding.Decoding` and the options of a sampler. 
 for filling in, where tokens are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one
 solution.
 
-`sample`, `watch`, `infill`, `pipeline`, `serve` and `play` use the defaults. Measurements do not: a likelihood, a
-comparison and an evaluation of samples are of the model's own distribution unless their options say otherwise.
+`sample`, `watch`, `infill`, `pipeline`, `serve` and `play` use the defaults, and so do the samples of a training.
+Measurements do not: a likelihood, a comparison and an evaluation of samples are of the model's own distribution unless
+their options say otherwise.
+
+A model of text that is trained here has the defaults of `for_text`. Temperature 0.7 or 0.8 and top-p 0.9 are usual
+(llama2.c samples at top-p 0.9, nanoGPT at temperature 0.8): at temperature 1 small models make up words.
 """
 
 import json
@@ -20,8 +24,10 @@ from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.schema import parse, read_text, shown, structure, unknown_entry
 from ..base.trust import reading
+from ..data.tokenizer import Integers
+from ..data.tokenizer_base import Tokenizer
 from ..methods.method import Method
-from ..samplers import every_option
+from ..samplers import Blockwise, Confidence, every_option, find, of_length, options_of
 from .checkpoint.layout import GENERATION
 from .checkpoint.read import check_sums
 from .config import AGAIN
@@ -57,6 +63,29 @@ def _refuse_unknown(entries: Mapping[str, Any], known: Sequence[str], who: str) 
     for name in entries:
         if name not in known:
             raise unknown_entry(name, known, who)
+
+
+def for_text(method: Method, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return sampling defaults by which a small model of text reads well; {} where the tokens are no running text.
+
+    Masked text is written most confident first, in blocks where the network has them. Methods that have no masks, or no
+    choice of what comes first, have their own sampler.
+    """
+    if tokenizer.kind != "text" or tokenizer.shape or isinstance(tokenizer, Integers):
+        return {}
+    if method.parameterization == "next":
+        return {"temperature": 0.8, "top_p": 0.9}
+    truncation = {"temperature": 0.7, "top_p": 0.9}
+    if (
+        method.block > 1
+        and not Blockwise.reason_against(method)
+        and not Confidence.reason_against(of_length(method, 1))
+    ):
+        return {"block_sampler": Confidence.name, "confidence": "entropy", **truncation}
+    if not Confidence.reason_against(method):
+        return {"sampler": Confidence.name, "confidence": "entropy", **truncation}
+    own_options = options_of(find(getattr(method, "sampler", "ancestral")))
+    return {name: value for name, value in truncation.items() if name in own_options}
 
 
 def write_defaults(folder: Path, defaults: Mapping[str, Any]) -> None:

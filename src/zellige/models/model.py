@@ -450,8 +450,8 @@ def _tuned(
             "take this one with `checksums=False`"
         )
     merge(model.method, folder, lambda: place_weights(model.method, load_weights(folder), config))
-    defaults = model.defaults | read_defaults(folder, model.method)
-    merged = Model(model.method, load_tokenizer(folder), replace(config, adapter=None), about, defaults)
+    defaults, tokenizer = read_defaults(folder, model.method), load_tokenizer(folder)
+    merged = Model(model.method, tokenizer, replace(config, adapter=None), about, defaults)
     merged.source = Path(path) if Path(path).is_dir() else folder
     return merged
 

@@ -77,6 +77,11 @@ class Sampling(Decoding, Request[Any]):
         """Whether tokens are given, and not only a beginning."""
         return False
 
+    @property
+    def begins_noisy(self) -> bool:
+        """Whether the samples begin from a noisy text."""
+        return False
+
     def advised(self, model: object) -> dict[str, Any]:
         """The model's defaults for this request: where tokens are given, those of `infill` come first."""
         values = dict(getattr(model, "defaults", {}))
@@ -86,9 +91,9 @@ class Sampling(Decoding, Request[Any]):
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open, if it takes them (`defaults`).
 
-        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options;
-        a grid that gives the size of a step does not take their number; a sampler that is made already has all its
-        options.
+        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options,
+        nor does the method's own, which denoises a noisy text; a grid that gives the size of a step does not take their
+        number; a sampler that is made already has all its options.
         """
         if not self.defaults or not isinstance(self.sampler, str | None):
             return self
@@ -97,9 +102,9 @@ class Sampling(Decoding, Request[Any]):
         if not (model_defaults := self.advised(model)):
             return self
         own_options = self.decoding()
-        if any(
-            name in own_options and own_options[name] != model_defaults.get(name)
-            for name in ("sampler", "block_sampler")
+        samplers = ("sampler", "block_sampler")
+        if any(name in own_options and own_options[name] != model_defaults.get(name) for name in samplers) or (
+            self.begins_noisy and any(name in model_defaults for name in samplers)
         ):
             model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
         if self.labels is None:

@@ -67,6 +67,10 @@ class Sample(Sampling):
     def infills(self) -> bool:
         return self.fixed is not None
 
+    @property
+    def begins_noisy(self) -> bool:
+        return self.reconstruct is not None
+
     def given_texts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
 
@@ -238,11 +242,10 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
 
 
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
-    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the
-    first on."""
+    """The trajectory of `count` samples; with classes one of each in turn, from the first on."""
     from ..models.class_names import class_names
 
     if not (names := class_names(model)):
-        return watch(model, count=count, steps=steps, seed=seed, defaults=False)
+        return watch(model, count=count, steps=steps, seed=seed)
     classes = [number % len(names) for number in range(count)]
-    return watch(model, classes=classes, steps=steps, seed=seed, defaults=False)
+    return watch(model, classes=classes, steps=steps, seed=seed)

@@ -164,8 +164,10 @@ class Loop(lightning.LightningModule):
         )
         self.augment = Augmentation(train.seed, self.parts, train.label_dropout, flip, strands, train.given_dropout)
 
-        self.model = Model(prepared.method, corpus.tokenizer, config, prepared.about)
-        self.writer = _LightningWriter(corpus.tokenizer, config, prepared.about, not this_process().rank)
+        self.model = Model(prepared.method, corpus.tokenizer, config, prepared.about, prepared.defaults)
+        self.writer = _LightningWriter(
+            corpus.tokenizer, config, prepared.about, prepared.defaults, not this_process().rank
+        )
         self.validation = Validation(prepared, self.model, progress, signals)
         is_bound = getattr(prepared.method, "loss_is_bound", True)
         self.meters = Meters(train, corpus.train, self.model.unit if is_bound else None)

@@ -1,6 +1,7 @@
 """All that is checked, read and built before the steps of a training."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ class Prepared:
         about: what is known of the run beside its config.
         changes: by `resume`, by name: [before, now].
         checkpoint: the one that it goes on from, taken after `step` steps; None: from the start.
+        defaults: by which the trained model is sampled (`models.defaults`).
         plan: of its steps, where they were fitted into minutes.
     """
 
@@ -30,6 +32,7 @@ class Prepared:
     changes: dict[str, Any]
     checkpoint: Path | None
     step: int
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     plan: Plan | None = None
 
     @property

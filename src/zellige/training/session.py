@@ -24,6 +24,7 @@ from ..core.random import mix
 from ..data import Corpus
 from ..data import load as load_tokenizer
 from ..data.table import refuse_mixed
+from ..data.tokenizer_base import Tokenizer
 from ..methods import build, reference
 from ..methods.method import Method
 from ..models.checkpoint.layout import CHECKPOINTS, LOG, SAMPLES, clear, holds_run, newest, step_name, step_of
@@ -37,6 +38,7 @@ from ..models.checkpoint.read import (
 )
 from ..models.checkpoint.write import link, prune, write_config
 from ..models.config import Config
+from ..models.defaults import for_text
 from ..models.given import needs_sight, refuse_given
 from ..papers.recipes import RECIPES
 from ..show.numbers import count, path
@@ -135,6 +137,10 @@ class Session:
             setup.copy_weights(method, config, start)
         return method, config, about
 
+    def sampling_defaults(self, method: Method, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Defaults by which the trained model is sampled."""
+        return for_text(method, tokenizer)
+
     def prepare(self) -> Prepared | Run:
         """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
         rank = this_process().rank
@@ -159,7 +165,8 @@ class Session:
         method, config, about = self.build(config, corpus, about)
         if last:  # what does not fit, or is truncated, is said before anything starts
             check_checkpoint(last, method, config)
-        return self._begin(Prepared(method, corpus, config, about, fleet, changes, last, step))
+        defaults = self.sampling_defaults(method, corpus.tokenizer)
+        return self._begin(Prepared(method, corpus, config, about, fleet, changes, last, step, defaults))
 
     def _finished(self, last: Path, config: Config, about: dict[str, Any]) -> Run:
         """Nothing is left to do, but perhaps to tidy up."""

@@ -20,7 +20,7 @@ from ..core.random import mix
 from ..data import Corpus, Data
 from ..data.prepare import prepare
 from ..data.table import refuse_mixed
-from ..data.tokenizer_base import OutsideVocabulary
+from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
 from ..methods import METHODS
 from ..methods.method import Method
 from ..models import published, shipped
@@ -94,6 +94,10 @@ class Tuning(Session):
         trained = sum(number for number, is_trained in sizes if is_trained)
         parameters = sum(number for number, is_trained in sizes if not is_trained)
         return method, config, of_base(self.base) | about | {"trained": trained, "parameters": parameters}
+
+    def sampling_defaults(self, method: Method, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The defaults of the base; where it has none, those of any training."""
+        return self.base.defaults or super().sampling_defaults(method, tokenizer)
 
 
 def of_base(base: Model) -> dict[str, Any]:

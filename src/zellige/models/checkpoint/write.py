@@ -85,11 +85,20 @@ class Writer:
     # the shards, and a folder is whole only after them. Lightning's AsyncCheckpointIO would gather sharded weights in
     # its thread, amid the training's own communication.
 
-    def __init__(self, tokenizer: Tokenizer, config: Config, about: dict[str, Any], first: bool = True):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: Config,
+        about: dict[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        first: bool = True,
+    ):
         """Args:
+        defaults: sampling defaults of the model.
         first: this is the first process, or the only one; the others write their shards alone, where there are any.
         """
         self.tokenizer, self.config, self.about, self.first = tokenizer, config, about, first
+        self.defaults = defaults
         self.thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoint") if config.train.async_save else None
         self.underway: concurrent.futures.Future[None] | None = None
         self.group: Any = None  # of the threads of all processes; over gloo, as what they send each other is on the CPU
@@ -118,7 +127,7 @@ class Writer:
         step, metrics = checkpoint["run"]["step"], checkpoint["metrics"]
 
         def fill(folder: Path) -> None:
-            write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
+            write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step}, self.defaults)
             if parts:
                 save_shards(parts, folder, self.group)
             save_tensors(folder / TRAINING, {n: t for n, t in tensors.items() if n not in parts})

@@ -137,11 +137,14 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
         alpha, curve = page.html_note("this noise is a list of matrices: it has no α(t)"), None
     else:
         alpha = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE)
-        curve = method if method.block <= 1 else None  # block after block the share that stands is not alpha
-    figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
+        own_order = method.block <= 1 and "sampler" not in model.defaults
+        curve = method if own_order else None  # in another order, or in blocks, the share that stands is not alpha
+    text = _REVEALED.format(beside=", beside α(t)" if curve else "")
+    figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", text)]
     if getattr(method.process, "mask", None) is not None:
         counts_figure = reveal_counts(frames, curve)
-        figures.append(page.html_figure(counts_figure, "schedule-counts", "Tokens revealed in each step", _COUNTS))
+        text = f"The mean over the watched samples{_EXPECTED if curve else '.'}"
+        figures.append(page.html_figure(counts_figure, "schedule-counts", "Tokens revealed in each step", text))
     if values := {name: value.cpu() for name, value in method.learned_quantities().items()}:
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None or method.latents:
@@ -176,11 +179,11 @@ _LEARNT = (
 )
 _SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the weight of a masked token in the loss."
 _REVEALED = (
-    "Above: the share of tokens revealed after each step, mean over the watched samples and their range, beside "
-    "α(t). Below: for each sample and position, the step in which it was revealed."
+    "Above: the share of tokens revealed after each step, mean over the watched samples and their range"
+    "{beside}. Below: for each sample and position, the step in which it was revealed."
 )
-_COUNTS = (
-    "The mean over the watched samples, beside what the schedule expects: from t to s a masked token is revealed with "
+_EXPECTED = (
+    ", beside what the schedule expects: from t to s a masked token is revealed with "
     "probability (α(s) − α(t)) / (1 − α(t)), so L (α(s) − α(t)) of L; in the band the mean lies with 95%."
 )
 _LOSS = "Where the bound comes from: the integrand of its diffusion term at each t; the area under it is that term."

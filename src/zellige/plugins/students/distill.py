@@ -35,6 +35,7 @@ from zellige.models.model import Model, fingerprint
 from zellige.nn.transformer import DiT
 from zellige.samplers import distillation
 from zellige.samplers.pairing import irreversible, not_absorbing
+from zellige.sampling.request import KEPT
 from zellige.show.numbers import counted
 from zellige.show.record import Figure, Trained
 from zellige.training.ema import EMA
@@ -138,7 +139,8 @@ def distill(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
     about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
-    return Model(student, model.tokenizer, model_config, about, model.defaults | {"steps": counts[-1]}), config
+    kept = {name: value for name, value in model.defaults.items() if name in KEPT}  # of a sampler, not the student's
+    return Model(student, model.tokenizer, model_config, about, kept | {"steps": counts[-1]}), config
 
 
 def with_latent(model: Model, latents: int, seed: int) -> tuple[Method, Config]:
