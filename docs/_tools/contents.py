@@ -80,6 +80,7 @@ CONTENTS = {
     "Develop": (
         "contributing",
         "design",
+        "releasing",
     ),
 }
 
