@@ -45,6 +45,11 @@ import lists  # pyright: ignore[reportMissingImports]
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
 
+BY_DEFAULT = (
+    "with the model's defaults --sampler confidence --confidence entropy --temperature 0.7 --top-p 0.9 (--no-defaults ignores "
+    "them)"
+)
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
@@ -1028,12 +1033,14 @@ def test_sample(run):
     assert code == 0
     assert [len(text) for text in texts] == [32] * 3
     assert all(text.startswith("the ") for text in texts)
-    first, second = err.splitlines()
+    said, first, second = err.splitlines()
+    assert said == f"note: {BY_DEFAULT}"
     assert re.fullmatch(r"3 samples, 96 tokens, .* s, .* tokens/s", first)
     assert re.fullmatch(
         r"  \d+( to \d+)? network evaluations each \(\d+\.\d expected; \d+( to \d+)? of 16 steps changed nothing\)",
-        second,
+        run("sample runs/a --count 3 --steps 16 --no-defaults")[2].splitlines()[1],
     )
+    assert second == "  16 network evaluations each in 16 steps"
     code, out, err = run('sample runs/a --count 3 --steps 16 --prompt "the " --seed 2 --out x.jsonl --json s.json')
     assert out == ""
     assert err.endswith("written  x.jsonl\n")
@@ -1043,7 +1050,7 @@ def test_sample(run):
     document = json.loads(Path("s.json").read_text())
     assert document["result"]["samples"] == rows
     assert document["protocol"] is None  # a prompt: no law of whole texts
-    assert run("sample runs/a --count 3 --steps 16 --json s.json")[0] == 0
+    assert run("sample runs/a --count 3 --steps 16 --no-defaults --json s.json")[0] == 0
     protocol = json.loads(Path("s.json").read_text())["protocol"]
     assert protocol == {
         "distribution": "the model of 16 steps", "distribution_key": "steps 16", "bounded by": {"steps": 16},
@@ -1052,7 +1059,7 @@ def test_sample(run):
 
 def test_samplers_and_their_options(run):
     """A flag that is not given leaves the sampler's own default; an alias is the same sampler."""
-    _, plain, _ = run("sample runs/a --count 2 --steps 8 --seed 2")
+    _, plain, _ = run("sample runs/a --count 2 --steps 8 --seed 2 --sampler ancestral")
     for same in ("--sampler analytic", "--sampler mean", "--grid uniform"):
         assert run(f"sample runs/a --count 2 --steps 8 --seed 2 {same}")[1] == plain
     for other in (
@@ -1070,21 +1077,23 @@ def test_samplers_and_their_options(run):
         arguments = json.loads(Path("s.json").read_text())["arguments"]
         assert all(arguments[name] is not None for name in given)
     assert " each in 8 steps\n" in run("sample runs/a --sampler any_order --per-step 4")[2]
-    assert re.search(r"expected(; \d+ of 64 steps changed nothing\)|\) in 64 steps)", run("sample runs/a")[2])
+    assert re.search(
+        r"expected(; \d+ of 64 steps changed nothing\)|\) in 64 steps)", run("sample runs/a --no-defaults")[2]
+    )
 
 
 def test_given_tokens_are_approximate_where_they_are(run, no_page):
     """Uniform noise: one line that says so, and the tokens stay; masks: nothing to say."""
     small = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2 --quiet"
     assert run(f"train udlm --run runs/uniform {small} --overwrite")[0] == 0
-    code, out, err = run('infill runs/uniform "the val__ of" --steps 4')
+    code, out, err = run('infill runs/uniform "the val__ of" --steps 4 --no-defaults')
     said = [line for line in err.splitlines() if line.startswith("note: ")]
     assert (code, len(said)) == (0, 1)
     assert "approximate" in said[0]
     assert re.fullmatch(r"the val.. of", out.strip("\n"))
     assert "note: " in run('sample runs/uniform --steps 4 --prompt "the "')[2]
     for quiet in ("sample runs/uniform --steps 4", 'sample runs/a --steps 4 --prompt "the "'):
-        assert "note: " not in run(quiet)[2]
+        assert "note: " not in run(f"{quiet} --no-defaults")[2]
 
 
 def test_watch_in_a_pipe_prints_the_frames(run):
@@ -1106,7 +1115,9 @@ def test_infill(run):
     assert code == 0
     assert all(re.fullmatch(text.replace("_", "."), line) for line in out.splitlines())
     assert len(out.splitlines()) == 2
-    assert err.startswith("2 samples, 46 tokens, ")
+    note, cost, _ = err.splitlines()
+    assert note == f"note: {BY_DEFAULT}"
+    assert cost.startswith("2 samples, 46 tokens, ")
 
 
 def test_infill_of_a_molecule(run):
@@ -1222,7 +1233,7 @@ def test_what_no_data_can_mend_is_refused_before_it_is_read(command, place, run,
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals(place, number, code, ignoring):
-    process = start(place, "sample runs/a --steps 200000 --watch")
+    process = start(place, "sample runs/a --steps 200000 --watch --no-defaults")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code
@@ -1274,7 +1285,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
     monkeypatch.setattr("zellige.sampling.samples.collect", collect)
-    code, _, err = run("sample runs/a")
+    code, _, err = run("sample runs/a --no-defaults")
     assert code == 1
     assert err.startswith("error: out of memory; lower ")
     assert len(err.splitlines()) == 1

@@ -279,6 +279,23 @@ def test_text_alone_has_them():
     assert for_text(small("bytes").method, TOKENIZERS["bytes"]) == BY_CONFIDENCE
 
 
+def test_an_option_that_their_sampler_does_not_take_is_for_the_methods_own():
+    """--grid of ancestral, with the temperature that goes with any sampler; in blocks too."""
+    for name, defaults in (("mdlm", BY_CONFIDENCE), ("bd3lm", IN_BLOCKS)):
+        model = small(name=name, length=16)
+        model.defaults = defaults
+        said = lambda **given: Sampling.of(**given).with_defaults(model).decoding()  # noqa: B023, E731
+        assert said(grid="cosine") == {"grid": "cosine", **TRUNCATED}
+        assert said(threshold=0.9) == defaults | {"threshold": 0.9}
+        assert zellige.sample(model, grid="cosine", seed=1) == zellige.sample(
+            small(name=name, length=16), grid="cosine", seed=1, **TRUNCATED
+        )
+    assert said(window=8) == IN_BLOCKS | {"window": 8}  # of blockwise
+    model = small()
+    model.defaults = {"sampler": "mean"}  # another name of ancestral
+    assert said(grid="cosine") == {"sampler": "mean", "grid": "cosine"}
+
+
 def test_a_noisy_text_is_denoised_by_the_methods_own_sampler():
     model, plain = small(), small()
     model.defaults = BY_CONFIDENCE

@@ -515,7 +515,11 @@ def shaped(name: str):
     split = Rows(rows, length)
     corpus = Corpus(tokenizer, {"train": split, "validation": split, "test": split}, {"name": name})
     unit = f"bits/{tokenizer.unit}"
-    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about={}, defaults={}, unit=unit), rows, corpus
+    return (
+        SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about={}, defaults={}, unit=unit),
+        rows,
+        corpus,
+    )
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

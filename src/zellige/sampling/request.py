@@ -91,9 +91,9 @@ class Sampling(Decoding, Request[Any]):
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open, if it takes them (`defaults`).
 
-        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options,
-        nor does the method's own, which denoises a noisy text; a grid that gives the size of a step does not take their
-        number; a sampler that is made already has all its options.
+        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options;
+        a grid that gives the size of a step does not take their number; a sampler that is made already has all its
+        options.
         """
         if not self.defaults or not isinstance(self.sampler, str | None):
             return self
@@ -102,10 +102,7 @@ class Sampling(Decoding, Request[Any]):
         if not (model_defaults := self.advised(model)):
             return self
         own_options = self.decoding()
-        samplers = ("sampler", "block_sampler")
-        if any(name in own_options and own_options[name] != model_defaults.get(name) for name in samplers) or (
-            self.begins_noisy and any(name in model_defaults for name in samplers)
-        ):
+        if self._by_another(model, model_defaults):
             model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
         if self.labels is None:
             model_defaults.pop("guidance", None)
@@ -117,6 +114,23 @@ class Sampling(Decoding, Request[Any]):
         return replace(
             self, **{name: value for name, value in all_options.items() if name in DECODING}, options=options
         )
+
+    def _by_another(self, model: object, model_defaults: Mapping[str, Any]) -> bool:
+        """Whether the samples have another sampler than that of the defaults: it is named, or the defaults' own does
+        not take an option that is given, or cannot begin with a noisy text."""
+        own_options, names = self.decoding(), ("sampler", "block_sampler")
+        if any(name in own_options and own_options[name] != model_defaults.get(name) for name in names):
+            return True
+        if not any(name in model_defaults for name in names):
+            return False
+        if self.begins_noisy:
+            return True
+        from ..samplers import every_option, find
+
+        outer = model_defaults.get("sampler") or getattr(getattr(model, "method", None), "sampler", "blockwise")
+        samplers = {find(name).name for name in (outer, model_defaults.get("block_sampler")) if name}
+        taken_by = {name: {*takers} for name, (_, takers) in every_option().items()}
+        return any(samplers.isdisjoint(taken_by.get(name, samplers)) for name in own_options)
 
     def steered(self) -> Self:
         """The request with the sampler of weighted particles, where no sampler is given and a reward or an option of
