@@ -303,6 +303,19 @@ def test_a_noisy_text_is_denoised_by_the_methods_own_sampler():
     assert zellige.sample(model, **how) == zellige.sample(plain, **how, **TRUNCATED)
 
 
+def test_a_training_and_its_report_say_how_samples_are_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("the cat and a dog saw it all " * 300)
+    small = (
+        "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 16 --train.steps 1 --train.batch 2 --train.samples 1"
+    )
+    assert cli.main(f"train bd3lm --block 4 --data.path notes.txt --run r {small} --train.validate-rows 4".split()) == 0
+    words = "block_sampler confidence, confidence entropy, temperature 0.7, top_p 0.9; zellige sample --no-defaults draws from"
+    assert f"samples are drawn by {words} the model's own distribution" in capsys.readouterr().err
+    assert f"by the model&#x27;s defaults: {words} its own distribution" in (tmp_path / "r" / "report.html").read_text()
+
+
 def test_a_training_leaves_them_with_its_run(tmp_path, monkeypatch, no_page):
     """In every checkpoint, also of a run that goes on; its samples are drawn by them. They go where the model goes; a
     run that begins with it has those of its own method, and a tuned model those of its base."""

@@ -108,5 +108,10 @@ class Decoding:
         )
 
 
+def described(values: Mapping[str, Any]) -> str:
+    """Sampling options in words: "sampler confidence, temperature 0.7, top_p 0.9"."""
+    return ", ".join(f"{name} {value}" for name, value in values.items() if name != INFILL)
+
+
 INFILL = "infill"  # the entry of a model's defaults with different values for filling in
 DECODING = tuple(options_of(Decoding))

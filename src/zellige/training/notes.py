@@ -1,6 +1,7 @@
 """Notes of a training: its heading, its end, and what config.json holds beside the choices."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models import published
 from ..models.config import Config, Train
+from ..models.decoding import described
 from ..models.ends import lengths_given
 from ..show.numbers import count, counted, parameters, path
 from ..show.record import versions
@@ -150,6 +152,16 @@ def exporting(config: Config) -> str:
     return (
         f"note: no published format has {parts}: this model can be exported with zellige export --to hub, not as "
         f"{' or '.join(names)}"
+    )
+
+
+def sampling(defaults: Mapping[str, Any]) -> str:
+    """Note on the defaults by which the trained model is sampled; "" without any."""
+    if not defaults:
+        return ""
+    return (
+        f"note: samples are drawn by {described(defaults)}; zellige sample --no-defaults draws from the model's own "
+        "distribution, which the bound is about"
     )
 
 

@@ -219,7 +219,8 @@ class Session:
             say(RECIPES[config.recipe].note)
         for text in corpus.notes:
             say(f"note: {text}")
-        for note in (notes.ending(config, method.block), "" if self.resume else notes.exporting(config)):
+        later = "" if self.resume else notes.exporting(config)
+        for note in (notes.ending(config, method.block), later, notes.sampling(prepared.defaults)):
             if note:
                 say(note)
         if self.resume:

@@ -29,7 +29,7 @@ from zellige.show.units import unit_of
 from . import page
 from .bracket import bracket_sections
 from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
-from .sections import configuration_part, evaluation_part, infilled, run_facts, stills, validation_samples
+from .sections import by_defaults, configuration_part, evaluation_part, infilled, run_facts, stills, validation_samples
 from .trace import entropies, fewer, integrand, record
 from .work import POINTS, Work
 
@@ -126,7 +126,7 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
     player = record(method, model.tokenizer, fewer(frames, method), unsure)
     if not (kind := of(model.tokenizer)).running:
         player["stills"] = stills(kind, frames)
-    player["note"] = f"{counted(work.steps)} steps, seed {seed}."
+    player["note"] = f"{counted(work.steps)} steps, seed {seed}. {by_defaults(model)}".strip()
     if method.process is None:
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"

@@ -11,6 +11,7 @@ from zellige.base.schema import read_lines
 from zellige.data.rows import Rows
 from zellige.evaluation.result import Result, fullest
 from zellige.models.checkpoint.layout import sample_files
+from zellige.models.decoding import described
 from zellige.models.model import Model
 from zellige.sampling.masked_text import approximate
 from zellige.sampling.sample import watch
@@ -129,6 +130,16 @@ def validation_samples(folder: Path, model: Model | None, most: int = 4) -> str:
     titles = {name: f"{name}, classes {labels[name]}" if labels[name] else name for name in columns}
     return page.html_pictures(
         {titles[name]: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()}
+    )
+
+
+def by_defaults(model: Model | None) -> str:
+    """The model's sampling defaults, where it has any, in a sentence."""
+    if model is None or not model.defaults:
+        return ""
+    return (
+        f"The samples are drawn by the model's defaults: {described(model.defaults)}; zellige sample --no-defaults draws "
+        "from its own distribution, which the bound is about."
     )
 
 
