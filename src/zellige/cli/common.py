@@ -37,8 +37,8 @@ class Loading:
 
     method: str | None = option("file.py:Class, for a run of your own method", default=None)
     device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
-    precision: Literal["float32", "tf32", "bfloat16"] = option(
-        "precision of matrix products; tf32 needs a GPU", default="float32"
+    precision: Literal["float32", "tf32", "bfloat16", "int8"] = option(
+        "precision of matrix products; tf32 needs a GPU, int8 a CPU", default="float32"
     )
     compile: bool = option(
         "torch.compile the network; costs about a minute at the start, pays off for long work", default=False

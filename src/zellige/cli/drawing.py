@@ -119,6 +119,8 @@ def draw(
         frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
         request, row = ask(model, kind)
         request = _with_defaults(request, model, terminal)
+        if chosen.precision == "int8":
+            terminal.note("int8 weights: another model; zellige evaluate --precision int8 bounds it")
         free = isinstance(request, Sample)  # nothing but a prompt is given
         if chosen.watch and frame_files is None and film is None:
             request = replace(request, batch=1)

@@ -26,6 +26,7 @@ from ..core.random import Counter, Randomness, uniform
 from ..core.schedule import CLEAN, as_time
 from ..nn.attention import documents
 from ..nn.block import Net
+from ..nn.int8 import quantize
 from ..nn.network import build_network
 from ..nn.precision import PRECISIONS, lower, products, require_compiler
 
@@ -343,11 +344,14 @@ class Method(nn.Module):
 
         Args:
             precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums
-                in float32 (elsewhere it is float32); "bfloat16" rounds the weights.
+                in float32 (elsewhere it is float32); "bfloat16" rounds the weights; "int8", on a CPU, rounds those of
+                linear layers, and each row of their inputs.
             compile: the first network evaluations of each kind take a minute or so.
         """
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
+        if precision == "int8":
+            self._round_to_int8(compile)
         if compile:
             require_compiler()
         if (dtype := PRECISIONS[precision]) is not None:
@@ -355,9 +359,19 @@ class Method(nn.Module):
         self._precision, self.compiles = precision, compile
         return self
 
+    def _round_to_int8(self, compile: bool) -> None:
+        device = next(self.parameters()).device.type
+        if device != "cpu":
+            raise InputError(f"`precision` int8 is for a CPU, and the model is on {device}; use bfloat16")
+        if compile:
+            raise InputError("`precision` int8 is not compiled; leave `compile` out")
+        quantize(self.network)
+
     @property
     def precision(self) -> str:
-        """Precision of the network: "float32", "tf32" or "bfloat16"; else the dtype of its weights."""
+        """Precision of the network: "float32", "tf32", "bfloat16" or "int8"; else the dtype of its weights."""
+        if self._precision == "int8":
+            return "int8"
         weights = next(self.parameters(), torch.empty(0))
         if self._precision == "tf32" and weights.device.type == "cuda" and weights.dtype == torch.float32:
             return "tf32"

@@ -338,7 +338,8 @@ def load(
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the
             last.
-        precision: of the network's matrix products: "bfloat16", "tf32", or that of its weights (`Method.compute_in`).
+        precision: of the network's matrix products: "bfloat16", "tf32", "int8" on a CPU, or that of its weights
+            (`Method.compute_in`).
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.

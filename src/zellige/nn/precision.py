@@ -1,4 +1,4 @@
-"""Precision of a network's matrix products: float32, TF32 on a GPU, or bfloat16.
+"""Precision of a network's matrix products: float32, TF32 on a GPU, bfloat16, or int8 on a CPU (`nn.int8`).
 
 PyTorch's float32 is not float32 everywhere: on a GPU its convolutions are in TF32 unless it is set otherwise. Here it
 is set, by `float32_products` and by nothing else.
@@ -17,7 +17,7 @@ from torch import nn
 
 from ..base.errors import InputError
 
-PRECISIONS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}  # None: that of the weights
+PRECISIONS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "int8": None}  # None: that of the weights
 _MATRICES = (nn.Linear, nn.Conv1d, nn.Conv2d)
 _lock = threading.Lock()
 _asked: list[list[bool]] = []  # whether TF32 is allowed, by each that is within `float32_products`
