@@ -44,7 +44,7 @@ class Train:
         "thousand steps, at about twice the rate",
         default="adamw",
     )
-    lr: float = option("peak learning rate, of both where there are two optimizers", default=3e-4, above=0)
+    lr: float = option("peak learning rate", default=3e-4, above=0)
     warmup: int = option("steps over which the learning rate rises from 0", default=100, minimum=0)
     decay: Literal["cosine", "constant", "inverse-sqrt"] = option(
         "learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step",
