@@ -3,6 +3,7 @@
     RUN/config.json                   enough to rebuild the model and to train again; written first
     RUN/metrics.csv                   what was measured, a row every `train.log_every` steps
     RUN/checkpoints/step-000500/      a checkpoint, whole or absent
+        generation_config.json        of text: by which options it is sampled (`models.defaults`)
         model.safetensors             the averaged weights, with which config.json and tokenizer.json are a model (`models.model`)
         adapter_model.safetensors     of a tuned model, instead: its adapter, and adapter_config.json, both as the library peft
                                       has them (`models.adapter`)
