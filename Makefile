@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .SILENT:
 
 help:
-	echo "make demo       train a small model here, compare it with n-grams, watch it write: 4 to 7 minutes"
+	echo "make demo       a small model learns to write stories while you watch: 4 to 7 minutes"
 	echo "make check      lint, and the tests that a change breaks first: 90 s on 2 cores"
 	echo "make test       every check and every test: within 10 minutes on 2 idle cores"
 	echo "make test-long  the tests that take minutes each"

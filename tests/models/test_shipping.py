@@ -14,9 +14,7 @@ from safetensors.torch import load_file
 
 import zellige
 from zellige import Data, InputError, Net, Train, cli
-from zellige.cli.demo import show_shipped
 from zellige.models import shipped
-from zellige.show.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "studies" / "included-models"))
@@ -186,21 +184,6 @@ def test_the_log_of_the_training_comes_with_it(ours, place, tmp_path):
 def test_a_weight_too_large_for_float16_is_refused():
     with pytest.raises(SystemExit, match="holds 100000, which float16 does not"):
         ship.half("w", torch.tensor([1e5]))
-
-
-def test_the_demo_begins_with_it(ours, empty):
-    err = io.StringIO()
-    assert show_shipped(Terminal(io.StringIO(), err), name="tales-mdlm", seconds=1e-9) == 1
-    lines = err.getvalue().splitlines()
-    assert lines[0] == f"First 'tales-mdlm', a model that comes with Zellige: {ship.MODELS['tales-mdlm'].text}"
-    assert sum("step 4/4" in line for line in lines) == 1
-
-
-def test_the_demo_goes_on_without_one(place, monkeypatch):
-    monkeypatch.setattr(shipped, "FOLDER", place / "nothing")
-    err = io.StringIO()
-    assert show_shipped(Terminal(io.StringIO(), err)) == 0
-    assert err.getvalue() == ""
 
 
 def test_messages_name_included_models_that_are_there():

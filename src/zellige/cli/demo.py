@@ -1,11 +1,12 @@
-"""`zellige demo`: a small MDLM on the prose of Python's own documentation, trained, compared and watched in minutes.
+"""`zellige demo`: a small block diffusion model learns to write stories, in minutes, and is compared with n-grams.
 
-Before it a model that comes with Zellige writes for ten seconds, where there is one.
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
 import dataclasses
+import math
 import signal
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.files import free
 from ..base.requests import declared, option
-from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
-from ..show.progress import Bar, TrainingPart
+from ..show.numbers import count, counted, duration, parameters, path, pm
+from ..show.progress import Bar, Speed, TrainingPart
 from ..show.terminal import Terminal
 from . import options
 from .common import write_json
@@ -22,41 +23,52 @@ from .common import write_json
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
 
-    from ..data import Rows
+    from ..data import Data, Rows
     from ..evaluation.result import Result
     from ..models.config import Train
     from ..nn import Net
 
-STEPS = 2300
-RIVAL = "3-gram"  # what a full run has to beat
-DRAWS = 16  # of each test text
-SAMPLE_STEPS, TEMPERATURE = 64, 0.7  # of the text that is shown; at 1 half of the words are none
-SHIPPED, SECONDS = "tales", 10.0  # what is shown first, and for how long at least
+METHOD, BLOCK = "bd3lm", 4
+STEPS, VALIDATIONS = 700, 7
+LETTERS = 584  # no story is longer
+RIVAL = "4-gram"  # what a full run has to beat
+DRAWS = 2  # of each test story
 CELLS = 20  # of the longest bar
-RIGHT = 79  # the column where times end
+WIDTH = 79  # columns
+LINES = 2  # of a story while the model learns
+
+
+def data() -> "Data":
+    """The demo's data: each row a story from its beginning, with the token that ends it."""
+    from ..data import Data
+
+    return Data("stories", pack="document", fill=BLOCK)
 
 
 def network() -> "Net":
-    """The demo's network: small, time-free, with the short convolution by which a small model learns soon."""
+    """The demo's network: small, time-free, with the short convolution by which a small model learns soon.
+    Each story fits into its length."""
     from ..nn import Net
 
-    return Net(layers=4, hidden=128, heads=4, length=128, conv=7)
+    return Net(layers=4, hidden=128, heads=4, length=224, conv=7)
 
 
 def training(steps: int = STEPS, seed: int = 0) -> "Train":
-    """Configuration of the demo's training. It is validated a few times only: it is there to be watched."""
+    """Configuration of the demo's training: as often as it is validated, the same noise becomes a story."""
     from ..models.config import Train
 
     return Train(
         steps=steps,
         batch=8,
-        lr=4e-3,
+        optimizer="muon",
+        lr=8e-3,
+        warmup=50,
         ema=0.99,
         precision="float32",
         device="cpu",
-        validate_every=max(1, steps // 4),
+        validate_every=max(1, steps // VALIDATIONS),
         validate_rows=0,
-        validate_draws=2,
+        validate_draws=1,
         samples=1,
         save_every=0,
         save_minutes=0,
@@ -64,55 +76,17 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
     )
 
 
-def show_shipped(terminal: Terminal, seed: int = 0, name: str = SHIPPED, seconds: float = SECONDS) -> int:
-    """Watch a shipped model write, one text after another until `seconds` have passed; returns how many texts that
-    were.
-
-    0 where this installation has no such model. Where nothing can move, the texts alone are shown.
-    """
-    from ..models import shipped
-
-    if name not in shipped.names():
-        return 0
-    from ..models.model import load
-    from ..sampling.sample import watch
-    from ..sampling.samples import collect
-    from ..sampling.trajectory import Frame
-    from .viewer import Viewer
-
-    card, texts = shipped.card(name), 0
-    with terminal.waiting("loading"):
-        model = load(name)
-    terminal.say(f"First '{name}', a model that comes with Zellige: {card['what']}")
-    began = time.perf_counter()
-    while not texts or time.perf_counter() - began < seconds:
-        viewer = Viewer(terminal)
-
-        def see(frame: Frame, viewer: Viewer = viewer) -> None:
-            if terminal.motion or frame.step == frame.steps:
-                viewer(frame)
-
-        try:
-            collect(watch(model, seed=seed + texts), see)
-        finally:
-            viewer.close()
-        texts += 1
-    terminal.say(f"More of it: zellige sample {name} --watch, zellige play {name}. Now one is trained here.\n")
-    return texts
-
-
 def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0, run: str | Path | None = None) -> int:
-    """Run the demo; returns the exit code, 1 if a full run does not beat the 3-gram model.
+    """Run the demo; returns the exit code, 1 if a full run does not beat the 4-gram model.
 
     Args:
         steps: training steps; fewer than `STEPS` are a short run, of which nothing is claimed.
         run: the folder for everything; by default the first free one of runs/demo, runs/demo-2, ...
     """
     terminal = terminal or Terminal()
-    show_shipped(terminal, seed)
     began = time.perf_counter()
     folder = Path(run) if run is not None else free(Path("runs/demo"))
-    terminal.say("MDLM, a masked diffusion model, on the prose of Python's own documentation")
+    terminal.say("A small model learns to write stories, from nothing, while you watch.")
     return _Parts(terminal, folder, steps, seed).go(began)
 
 
@@ -128,7 +102,7 @@ class Demo:
 def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
     arguments = options.parse(
-        Demo, words, "demo", terminal, about="Show a model write; then train a small one here, and let it write."
+        Demo, words, "demo", terminal, about="Train a small model on short stories, and watch it learn to write."
     )
     how: dict[str, Any] = {"run": arguments.run, "seed": arguments.seed}
     if arguments.steps is not None:
@@ -138,139 +112,141 @@ def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return code
 
 
+class _Learning(TrainingPart):
+    """The training as a person watches it: how long it takes, and what the same noise becomes at each validation."""
+
+    def __init__(self, terminal: Terminal, characters: int):
+        super().__init__(terminal)
+        self.characters = characters  # of the validation split
+
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None:
+        if self.terminal.motion:
+            super().step(step, None, None, None)
+
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+        bits = result.value * result.units / self.characters / math.log(2)
+        self.terminal.say(f"\n  step {count(step)}, {bits:.2f} bits per character")
+        for line in wrapped(sample or "", LINES):
+            self.terminal.say(line)
+
+
 class _Parts:
-    """The six steps. What one needs of another is an attribute."""
+    """The four steps. What one needs of another is an attribute."""
 
     def __init__(self, terminal: Terminal, folder: Path, steps: int, seed: int):
         self.terminal, self.folder, self.steps, self.seed = terminal, folder, steps, seed
 
     def go(self, began: float) -> int:
-        import torch
-
-        from ..data import Data
-        from ..methods import build
-
-        self.source, self.net, self.settings = Data(), network(), training(self.steps, self.seed)
-        n = sum(p.numel() for p in build("mdlm", 27, self.net).parameters())
-        self.say(
-            f"{parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, torch "
-            f"{torch.__version__.partition('+')[0]}, float32, seed {self.seed}\n"
-        )
+        self.source, self.net, self.settings = data(), network(), training(self.steps, self.seed)
         self.read()
-        self.count()
         signal_number = self.train()
         better = self.compare()
-        self.sample()
-        self.report()
+        self.write()
         return self.end(better, signal_number, time.perf_counter() - began)
-
-    def say(self, text: str, since: float | None = None) -> None:
-        """A line, with the time that it took at its right end."""
-        took = "" if since is None else duration(time.perf_counter() - since)
-        self.terminal.say(f"{text}{took:>{max(RIGHT - len(text), len(took) + 2)}}" if took else text)
 
     # ---------------------------------------------------------------------------------------------------- the steps
     def read(self) -> None:
-        """1: the text, in rows of the network's length."""
-        from ..data.prepare import prepare
-
-        since = time.perf_counter()
-        with self.terminal.waiting("reading"):
-            self.corpus = prepare(self.source, self.net.length)
-        sizes = {name: rows.characters or 0 for name, rows in self.corpus.rows.items()}
-        description, sha = self.corpus.tokenizer.describe(), self.corpus.about["sha256"][:8]
-        self.say(f"1 data      {count(sum(sizes.values()))} characters, {description}, sha256 {sha}", since)
-        self.say("            " + "   ".join(f"{name} {count(n)}" for name, n in sizes.items()))
-
-    def count(self) -> None:
-        """2: the n-gram models, and what each gives the test rows."""
+        """1: the stories, a row each."""
         import torch
 
-        from ..evaluation.ngram import NGrams
-        from ..evaluation.result import summarize
+        from ..data.prepare import prepare
+        from ..methods import METHODS, build
 
-        since = time.perf_counter()
-        train, validation, test = (array(self.corpus.split(name)) for name in ("train", "validation", "test"))
-        with self.terminal.waiting("counting"):
-            grams = NGrams(train, validation, self.corpus.tokenizer.size)
-        sizes = torch.from_numpy((test >= 0).sum(1))
-        self.rivals = {
-            f"{n}-gram": summarize(torch.from_numpy(grams.nats(test, n)), sizes, "bits/char", "exact")
-            for n in range(1, grams.order + 1)
-        }
-        self.say(f"2 n-grams   1 to {grams.order} characters, interpolated, on the same train split", since)
+        with self.terminal.waiting("reading"):
+            self.corpus = prepare(self.source, self.net.length)
+        self.options = METHODS[METHOD].Config(block=BLOCK)
+        method = build(METHOD, self.corpus.tokenizer.size, self.net, self.options)
+        n = sum(p.numel() for p in method.parameters())
+        documents = {name: split["documents"] for name, split in self.corpus.about["splits"].items()}
+        self.terminal.say(
+            f"Block diffusion, {parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, seed {self.seed}, "
+            f"in {path(self.folder)}\n"
+        )
+        self.terminal.say(
+            f"1 read      {count(documents['train'])} stories, and {documents['test']} others for the test"
+        )
 
     def train(self) -> bool:
-        """3: training; True if Ctrl-C stopped it early."""
-        from ..training.run import summary
+        """2: training; True if Ctrl-C stopped it early."""
         from ..training.signals import Stopped
         from ..training.train import train
 
-        self.say(f"3 train     to {path(self.folder)}; Ctrl-C stops early and goes on with step 4")
-        progress = TrainingPart(self.terminal)
+        self.terminal.say("2 train     the same noise is written again and again; Ctrl-C stops early")
+        self.terminal.say("\n  step 0, noise: each token is masked")
+        self.terminal.say(self.terminal.paint("\n".join(["    " + "·" * (WIDTH - 4)] * LINES), "dim"), painted=True)
+        progress = _Learning(self.terminal, self.corpus.validation.characters or 1)
         try:
-            run = train("mdlm", data=self.source, net=self.net, train=self.settings, run=self.folder, progress=progress)
+            train(
+                METHOD,
+                data=self.source,
+                net=self.net,
+                train=self.settings,
+                options=self.options,
+                run=self.folder,
+                progress=progress,
+            )
         except Stopped as stop:
             if stop.code != 128 + signal.SIGINT or not stop.saved or not stop.step:
                 raise
             return True
         finally:
             progress.close()
-        self.say(f"  {summary(run)[0]}")
         return False
 
     def compare(self) -> "Result":
-        """4: everything on the same test rows; MDLM minus its rival, paired."""
+        """3: the model and n-grams of letters on the same test stories; the rival minus the model, paired."""
+        import torch
+
+        from ..data.prepare import prepare
+        from ..evaluation.ngram import NGrams
         from ..evaluation.requests import evaluate
-        from ..evaluation.result import difference
+        from ..evaluation.result import difference, summarize
         from ..models.model import load
 
-        since = time.perf_counter()
         self.model = load(self.folder)
-        with Bar(self.terminal, "compare", len(self.corpus.test), "texts") as bar:
+        with Bar(self.terminal, "compare", len(self.corpus.test), "stories") as bar:
             bound = evaluate(
                 self.model, self.corpus, "test", DRAWS, seed=self.seed, progress=lambda done, _: bar.update(done)
             )
         bound.save(self.folder / bound.file_name)
-        self.say("4 compare   test split, lower is better", since)
-        for line in table({**self.rivals, "MDLM": bound}, self.net.length):
+        assert bound.nats is not None
+        with self.terminal.waiting("counting letters"):
+            letters = prepare(self.source.replaced(tokenizer="characters", fill=0), LETTERS)
+            train, validation, test = (array(letters.split(name)) for name in ("train", "validation", "test"))
+            grams = NGrams(train, validation, letters.tokenizer.size)
+        self.training_text = "\n".join(letters.tokenizer.decode(row[row >= 0].tolist()) for row in train)
+        sizes = torch.from_numpy((test >= 0).sum(1))
+        model = summarize(bound.nats, sizes, "bits/char", "bound")
+        rivals = {
+            f"{n}-gram": summarize(torch.from_numpy(grams.nats(test, n)), sizes, "bits/char", "exact")
+            for n in range(1, grams.order + 1)
+        }
+        self.terminal.say("\n3 compare   with n-grams of letters, in bits per character: lower is better")
+        for line in table({**rivals, "model": model}):
             self.terminal.result(line)
-        better = difference(self.rivals[RIVAL], bound)
-        word = "better" if better.value > 0 else "worse"
-        self.terminal.result(
-            f"  MDLM is {pm(abs(better.value), better.half)} bits/char {word} than the {RIVAL} on the same texts"
-        )
-        return better
+        return difference(rivals[RIVAL], model)
 
-    def sample(self) -> None:
-        """5: one text, every step of it; a few of them where nothing can move."""
+    def write(self) -> None:
+        """4: a whole story, and how much of it the model has read."""
         from ..sampling.sample import watch
         from ..sampling.samples import collect
-        from ..sampling.trajectory import Frame
         from .viewer import Viewer
 
-        self.say(f"5 sample    {SAMPLE_STEPS} steps, temperature {TEMPERATURE}, new characters highlighted")
-        viewer = Viewer(self.terminal)
-
-        def see(frame: Frame) -> None:
-            if self.terminal.motion or frame.step % (SAMPLE_STEPS // 4) == 0:
-                viewer(frame)
-
+        viewer = Viewer(self.terminal, keep=False)
         try:
-            collect(watch(self.model, steps=SAMPLE_STEPS, seed=self.seed, temperature=TEMPERATURE), see)
+            samples = collect(watch(self.model, seed=self.seed), viewer if self.terminal.motion else None)
         finally:
             viewer.close()
-
-    def report(self) -> None:
-        """6: the page that holds all of it."""
-        from .. import report
-
-        since = time.perf_counter()
-        with Bar(self.terminal, "draw", 1) as bar:
-            page = report.write(
-                self.folder, model=self.model, progress=lambda done, total: bar.update(done, total=total)
-            )
-        self.say(f"6 report    {path(page)}, {byte_size(page.stat().st_size)}", since)
+        self.terminal.say("\n4 write     the whole story")
+        story = samples.texts[0]
+        self.terminal.result()
+        for line in (line for paragraph in story.split("\n") for line in wrapped(paragraph)):
+            self.terminal.result(line)
+        passage = shared(story, self.training_text)
+        self.terminal.result()
+        copied = f"Of its {len(story)} characters, at most {len(passage)} in a row stand in the stories that it read:"
+        for line in wrapped(f'{copied} "{passage.strip()}"'):
+            self.terminal.result(line)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:
         """Last lines of the demo: its results, and what to type next."""
@@ -278,19 +254,41 @@ class _Parts:
         if not full:
             verdict = "A short run: too few steps to say how good the model gets."
         elif better.low > 0:
-            verdict = f"The model beats the {RIVAL}, writes in any order and fills gaps."
+            verdict = f"The model beats the {RIVAL}."
         elif better.value > 0:
             verdict = f"The model is below the {RIVAL}, but not by more than the interval."
         else:
             verdict = f"The model stays above the {RIVAL}."
         where = path(self.folder)
+        commands = {
+            f"zellige play {where}": "watch it write, in your browser",
+            f"zellige train {METHOD} --data.path FILE": "the same with your own text",
+            f"zellige evaluate {where}": "its numbers: docs/learn/bounds.md",
+        }
+        width = max(map(len, commands))
         self.terminal.say(f"\nDone in {duration(seconds)}. {verdict}")
-        self.terminal.try_next(
-            f'zellige sample {where} --watch --prompt "the function "',
-            f'zellige infill {where} "the value of the ______ is returned"',
-            "zellige verify mdlm",
-        )
+        self.terminal.try_next(*(f"{command:<{width}}  # {purpose}" for command, purpose in commands.items()))
         return 1 if full and better.value <= 0 else 0
+
+
+def wrapped(text: str, most: int | None = None) -> list[str]:
+    """The text cut between words and indented, at most so many lines of it."""
+    return textwrap.wrap(
+        text, WIDTH, max_lines=most, placeholder=" ...", initial_indent="    ", subsequent_indent="    "
+    )
+
+
+def shared(text: str, read: str) -> str:
+    """The longest passage of `text` that stands in `read`.
+
+    >>> shared("a red hat on a cat", "the cat wore a red hat")
+    'a red hat'
+    """
+    longest = ""
+    for start in range(len(text)):
+        while (more := text[start : start + len(longest) + 1]) in read and len(more) > len(longest):
+            longest = more
+    return longest
 
 
 def array(rows: "Rows") -> "np.ndarray":
@@ -299,13 +297,11 @@ def array(rows: "Rows") -> "np.ndarray":
     return (batch.tokens if batch.mask is None else batch.tokens.masked_fill(~batch.mask, -1)).numpy()
 
 
-def table(results: "dict[str, Result]", length: int) -> list[str]:
-    """The models, worst first: number and interval, a bar, what there is to say."""
-    notes = {"MDLM": f"{length} characters at once", "4-gram": "left to right, short words"}
+def table(results: "dict[str, Result]") -> list[str]:
+    """The models, worst first: number and interval, a bar."""
     most = max(result.value for result in results.values())
-    lines = ["                    bits/char (95%)"]
+    rows = []
     for name, result in sorted(results.items(), key=lambda pair: -pair[1].value):
         number = f"{'≤' if result.kind == 'bound' else '='} {pm(result.value, result.half)}"
-        bar = "█" * max(1, round(CELLS * result.value / most))
-        lines.append(f"  {name:<15} {number:<15}   {bar:<12}  {notes.get(name, '')}".rstrip())
-    return lines
+        rows.append(f"    {name:<8} {number:<15}   {'█' * max(1, round(CELLS * result.value / most))}")
+    return rows

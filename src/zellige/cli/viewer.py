@@ -40,15 +40,25 @@ def picture(
 
 class Viewer:
     """Shows the first text of every frame on a terminal; a frame stays long enough to be followed,
-    5 s in all at most."""
+    5 s in all at most. `keep` leaves the last one on the screen."""
 
-    def __init__(self, terminal: Terminal, length: int | None = None, indent: str = "  ", brackets: bool = False):
+    def __init__(
+        self,
+        terminal: Terminal,
+        length: int | None = None,
+        indent: str = "  ",
+        brackets: bool = False,
+        keep: bool = True,
+    ):
         self.terminal, self.length, self.indent, self.brackets = terminal, length, indent, brackets
+        self.keep = keep
         self.watch: Watch | None = None
 
     def __call__(self, frame: Frame) -> None:
         if self.watch is None:
-            self.watch = Watch(self.terminal, indent=self.indent, hold=min(1 / 12, 5 / max(frame.steps, 1)))
+            self.watch = Watch(
+                self.terminal, indent=self.indent, hold=min(1 / 12, 5 / max(frame.steps, 1)), keep=self.keep
+            )
             self.watch.__enter__()
         last = frame.step == frame.steps
         self.watch.draw(picture(frame, 0, self.length, brackets=self.brackets), last=last)

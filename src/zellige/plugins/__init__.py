@@ -18,7 +18,7 @@ those in the library too, such as the commands of `cli/`. Only "zellige.training
 """
 
 COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: the function, and the sentence there
-    "demo": ("zellige.cli.demo:command", "start here: see a model write, then train a small one (5 min)"),
+    "demo": ("zellige.cli.demo:command", "start here: watch a small model learn to write stories (4 min)"),
     "train": ("zellige.cli.train:train", "train a model of METHOD on your text or on a data set"),
     "tune": ("zellige.cli.tune:tune", "fine-tune a model on prompts and answers, or other data (LoRA)"),
     "evaluate": ("zellige.cli.evaluate:evaluate", "likelihood with 95% intervals; quality of samples; zero-shot"),

@@ -32,7 +32,7 @@ class Picture:
 
 class Watch:
     """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one
-    stays.
+    stays unless `keep` is False.
 
     Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text. An
     image is shown in pixels where the terminal can, over blank lines.
@@ -42,8 +42,10 @@ class Watch:
     HIGH = 20  # lines
     numbers = itertools.count()
 
-    def __init__(self, terminal: Terminal, *, indent: str = "  ", hold: float = 0.0, clock=time.monotonic):
-        self.terminal, self.indent, self.clock = terminal, indent, clock
+    def __init__(
+        self, terminal: Terminal, *, indent: str = "  ", hold: float = 0.0, keep: bool = True, clock=time.monotonic
+    ):
+        self.terminal, self.indent, self.keep, self.clock = terminal, indent, keep, clock
         self.hold = hold  # seconds that a picture stays at least, so that a fast model can be followed
         self.picture: Picture | None = None
         self.drawn = -math.inf
@@ -64,7 +66,7 @@ class Watch:
             return
         if self._live is None:
             draw = lambda: "\n".join(self.lines(self.picture))  # noqa: E731
-            self._context = self.terminal.live(draw, over=self._pixels, keep=True, every=0)
+            self._context = self.terminal.live(draw, over=self._pixels, keep=self.keep, every=0)
             self._live = self._context.__enter__()
         now = self.clock()
         if last or now - self.drawn >= 1 / self.RATE:
