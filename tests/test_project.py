@@ -6,9 +6,7 @@ import importlib
 import inspect
 import re
 import shlex
-import subprocess
 import sys
-import time
 import tomllib
 import types
 from contextlib import chdir
@@ -33,52 +31,6 @@ README, COMPARISON = ROOT / "README.md", ROOT / "docs" / "evidence" / "compariso
 MADE = {ROOT / "docs" / f"{name}.md" for name in generated.names()}
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts and page not in MADE]  # what is written
-HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub"]
-
-
-def python(code: str, *arguments: str) -> str:
-    """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def loaded(code: str, names: list[str]) -> list[str]:
-    """Which of `names` are imported after `code`."""
-    return python(f"{code}\nimport sys\nprint(*[n for n in {names} if n in sys.modules])").splitlines()[-1].split()
-
-
-# ------------------------------------------------------------------------------------------------------------ imports
-
-
-def test_import_is_light_and_quick():
-    began = time.perf_counter()
-    assert loaded("import zellige", HEAVY) == []
-    assert time.perf_counter() - began < 2.5  # with the start of the interpreter
-
-
-def test_the_core_needs_torch_only():
-    names = [name for name in HEAVY if name != "torch"]
-    assert loaded("import zellige.exact, zellige.methods, zellige.samplers", names) == []
-
-
-def test_lightning_comes_with_training_only():
-    code = "import zellige; zellige.load, zellige.evaluate, zellige.sample, zellige.train"
-    assert loaded(code, ["lightning", "transformers", "datasets"]) == []
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["trian"]])
-def test_help_needs_no_torch(arguments):
-    code = f"""
-import sys
-from zellige.__main__ import main
-sys.argv = ["zellige", *{arguments}]
-try:
-    main()
-except SystemExit:
-    pass
-print()"""
-    assert loaded(code, HEAVY) == []
 
 
 def test_every_public_name_is_there():

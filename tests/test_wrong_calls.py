@@ -50,7 +50,7 @@ CALLS = {
     "z.Model(3, None, None)": "`method` is 3; it must be a Method; of a folder, zellige.load makes a Model",
     "z.Model(method, None, None)": "`tokenizer` is None; it must be a tokenizer, as `prepare(...).tokenizer` is one",
     "z.Model.from_pretrained(None)": "`pretrained_model_name_or_path` is None; it must be a text or a path",
-    "z.Model.from_pretrained('a', torch_dtype='auto')": "from_pretrained() has no argument 'torch_dtype'; it has pretrained_model_name_or_path, device, net, revision",
+    "z.Model.from_pretrained('a', torch_dtype='auto')": "from_pretrained() has no argument 'torch_dtype'; it has pretrained",
     "z.Model.from_pretrained('a', device_map=0)": "from_pretrained() has no argument 'device_map'; did you mean 'device'?",
     "z.pipeline('sample')": 'pipeline("sample") needs a model; give one, its path or its name',
     "z.sample(m, max_new_tokens=4)": "no argument is called 'max_new_tokens'; did you mean 'length'?",

@@ -82,26 +82,6 @@ def run(place, monkeypatch, capsys):
     return call
 
 
-# ---------------------------------------------------------------------------------------------------------- at once
-
-
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["trian", "mdlm"], ["train", "--help"], []])
-def test_help_is_quick(words):
-    """Nothing that takes long to import is imported: of other packages only those of which schemas are made."""
-    code = """
-import sys
-from zellige import cli
-try:
-    cli.main(sys.argv[1:])
-except SystemExit:
-    pass
-tops = {name.partition(".")[0] for name in sys.modules}
-print(*sorted(t for t in tops - set(sys.stdlib_module_names) if not t.startswith("_")))
-"""
-    out = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True).stdout
-    assert set(out.splitlines()[-1].split()) == {"attr", "attrs", "cattrs", "typing_extensions", "zellige"}
-
-
 def test_help_fits_80_columns_and_names_every_command(capsys):
     for text in (help.commands(), help.TRAIN):
         assert all(len(line) <= 80 for line in text.splitlines())
@@ -140,11 +120,6 @@ def test_an_option_is_idle_by_its_mark_and_not_by_its_help():
 def test_the_short_help_of_a_switch_that_is_on_says_that_it_is_turned_off(capsys):
     assert cli.main(["train", "md4", "-h"]) == 0
     assert re.search(r"^  --no-time +turn off: condition the network on t$", capsys.readouterr().out, re.M)
-
-
-def test_the_commands_are_those_of_the_help_and_need_no_torch():
-    code = "import sys; from zellige.cli import COMMANDS; print(*COMMANDS.names(), 'torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*COMMANDS.names(), "False"]
 
 
 PAGES = [
@@ -635,16 +610,6 @@ def test_lists_are_what_the_classes_say():
 @pytest.mark.long
 def test_the_list_of_recipes_is_what_their_networks_cost():
     assert json.loads(tables.TABLES.read_text(encoding="utf-8")) == lists.tables(), LISTS_AGAIN
-
-
-@pytest.mark.parametrize("what", ["", *tables.LISTS])
-def test_a_list_needs_no_torch(what):
-    code = (
-        "import sys; from zellige import cli; assert cli.main(sys.argv[1:]) == 0; "
-        "print(sorted({'torch', 'lightning', 'transformers', 'tokenizers', 'numpy'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, "list", *what.split()], capture_output=True, text=True)
-    assert done.stderr.endswith("[]\n")
 
 
 def test_list_alone_says_which_lists_there_are(run):
