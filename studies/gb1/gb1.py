@@ -122,7 +122,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 f"   distance of {chosen.count:,} samples by chance {chance.mean():.3f}, 95% below {chance.quantile(0.95):.3f}"
             )
             more = {"count": chosen.count, "classes": ("1",), "guidance": g, "steps": chosen.sampling_steps}
-            more |= {"seed": chosen.seed, "batch": 500}
+            more |= {"seed": chosen.seed, "batch": 500, "defaults": False}
             ways: dict[str, Any] = {"guidance": {"classifier": f"{folder}/fit"}}
             ways |= {f"smc {n}": {"reward": f"{folder}/fit", "options": {"particles": n}} for n in chosen.particles}
             for name, how in ways.items():

@@ -44,7 +44,7 @@ def main() -> None:
         print(f"{run}: test split median {np.median(test):.0f}, training split {np.median(train):.0f}, ", end="")
         print(f"total variation {variation(train, test):.3f}")
         for steps in chosen.steps:
-            samples = zellige.Sample(count=chosen.count, steps=steps, batch=250).run(model)
+            samples = zellige.Sample(count=chosen.count, steps=steps, batch=250, defaults=False).run(model)
             ours = lengths_of(np.array([row + [-1] * (64 - len(row)) for row in samples.tokens]), end)
             valid = (
                 f", valid {np.mean([is_molecule(text.strip()) for text in samples.texts]):.3f}"
