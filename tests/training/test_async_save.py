@@ -80,7 +80,7 @@ def test_a_step_that_is_taken_meanwhile_changes_nothing(tmp_path, monkeypatch):
             taken[0] = step
             moved.notify_all()
 
-    def hold(folder, model, tokenizer, config, about):
+    def hold(folder, model, tokenizer, config, about, defaults):
         step, points = about["step"], folder.parent
         with moved:
             assert moved.wait_for(lambda: taken[0] > step or step == STEPS, timeout=60)
@@ -88,7 +88,7 @@ def test_a_step_that_is_taken_meanwhile_changes_nothing(tmp_path, monkeypatch):
         assert newest is None or layout.step_of(newest) < step
         assert threading.current_thread() is not threading.main_thread()
         held.append(step)
-        write(folder, model, tokenizer, config, about)
+        write(folder, model, tokenizer, config, about, defaults)
 
     monkeypatch.setattr(EMA, "update", take)
     monkeypatch.setattr(writer, "write_model", hold)

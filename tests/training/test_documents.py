@@ -225,6 +225,7 @@ def test_a_model_that_is_given_lengths_keeps_them_and_draws_one_for_each_sample(
     assert given.about["data"]["lengths"] == {str(length): counts[length] for length in sorted(counts)}
     assert run(tmp_path / "again", "mdlm", data("document", fill=0), 16, steps=2).config.data.fill == 0
     model = zellige.load(given.folder)
+    model.defaults = {}  # by confidence the network evaluations are not expected but known
     how = {"steps": 3, "seed": 5, "batch": 3}
     trajectory = zellige.Sample(count=20, **how).trajectory(model)
     assert len({*trajectory.lengths}) > 2
