@@ -4,7 +4,7 @@ length."""
 import pytest
 import torch
 
-from testing.growing import Counting, L, Uncached, V, ar, table
+from testing.growing import Counting, L, Uncached, V, ar, table, transformer
 from testing.pairs import close, generators, mdlm
 from zellige import exact
 from zellige.base.errors import InputError
@@ -111,6 +111,22 @@ def test_texts_end_at_their_token():
         assert (whole.x[row, end:] == 2).all()
         assert (whole.x[row, :end] != 2).all()
         assert int(whole.calls[row]) == min(end + 1, 40)
+
+
+@torch.no_grad()
+def test_a_text_ends_where_the_next_one_begins():
+    """Of a model whose texts begin with a token of its own: that token ends a text, as the one that ends texts does."""
+    method = AR(transformer(1, vocabulary=24, outputs=25), 24, (16,), AR.Config(begin=3))
+    free, whole = (draw(method, LeftToRight(end=end), (9, 40)) for end in (-1, 2))
+    ends = whole.memory.ends.tolist()
+    marks = [{2, 3} & {*row.tolist()} for row in free.x]
+    assert len({*ends}) > 3
+    assert {free.x[row, end].item() for row, end in enumerate(ends) if end < 40} == {2, 3}
+    for row, end in enumerate(ends):
+        assert torch.equal(whole.x[row, :end], free.x[row, :end])
+        assert not {2, 3} & {*whole.x[row, :end].tolist()}
+        assert (whole.x[row, end:] == 2).all()
+        assert bool(marks[row]) == (end < 40)
 
 
 # ---------------------------------------------------------------------------------- what cannot be

@@ -94,12 +94,14 @@ class Ending:
 
     Attributes:
         token: at this token, if it was drawn and not given; None: at none.
+        next_text: at this one too, which begins the next text; None: at none.
         entropy: where the tokens among the last SPAN have an entropy below so many nats; None: never. A text that
             repeats itself has a low one.
     """
 
     token: int | None = None
     entropy: float | None = None
+    next_text: int | None = None
 
     def find(self, x: Tensor, fixed: Tensor, start: int, end: int) -> Tensor:
         """Position in [start, end) at which texts x (R, N), written up to `end`, ended: (R,) long; N if they did not.
@@ -107,9 +109,9 @@ class Ending:
         The token that ended a text is no part of it.
         """
         ends, end = torch.full_like(x[:, 0], x.shape[1]), min(end, x.shape[1])
-        if self.token is not None:
-            first = first_at(self.token, x[:, start:end], fixed[:, start:end])
-            ends = torch.where(first < end - start, start + first, ends)
+        for token in (self.token, self.next_text):
+            first = first_at(token, x[:, start:end], fixed[:, start:end])
+            ends = ends.minimum(torch.where(first < end - start, start + first, ends))
         return torch.where(self.repeats(x, end), ends.clamp_max(end), ends)
 
     def repeats(self, x: Tensor, end: int) -> Tensor:

@@ -73,7 +73,8 @@ class LeftToRight(Growing):
             rows, x = memory.rows[free_rows], state.x.clone()
             x[rows, memory.begin] = random.categorical(method.next(h[free_rows]), random.of_rows(generator, rows))
             state = replace(state, x=x)
-        return begin(close(state, self.ending), 1)
+        follows = self.ending.token is not None and method.begin < method.vocabulary
+        return begin(close(state, replace(self.ending, next_text=method.begin if follows else None)), 1)
 
     def _read(self, method: AR, state: State) -> tuple[State, Tensor]:
         """Extend the context by all tokens so far, and return the hidden states (R, D) after the last of them."""

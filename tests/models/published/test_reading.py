@@ -2,6 +2,7 @@
 
 import collections
 import json
+import lzma
 import pickle
 import sys
 import types
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import zellige
+from zellige.core.batch import Batch
 from zellige.data.tokenizer import Integers
 from zellige.models.checkpoint.read import place
 from zellige.models.checkpoint.write import write_checksums
@@ -416,3 +418,19 @@ def test_padded_tokenizer(tmp_path):
     assert again.size == bpe.size + 2
     assert again.decode([bpe.size, *again.encode("the"), bpe.size + 1]) == "·the·"
     assert Integers(5).decode([4, 5]) == "4 ·"
+
+
+@torch.no_grad()
+def test_a_small_published_llama_by_its_real_weights(shared):
+    """0.264M parameters trained on TinyStories: the loss of 150 stories that transformers has, and samples that end."""
+    folder = shared / "data"
+    model = zellige.load(folder / "tinyllamas-260k")
+    text = lzma.decompress((folder / "simple-stories" / "tinystories-validation.txt.xz").read_bytes()).decode()
+    rows = [model.tokenizer.encode(story)[:511] for story in text.split("\n\n")[:150]]  # of 512 <s> is the first
+    nats = sum(float(model.method.bound(Batch(torch.tensor([row])))) for row in rows)
+    assert sum(map(len, rows)) == 52_961
+    assert nats / 52_961 == pytest.approx(1.3040, abs=6e-5)
+    for sample in zellige.sample(model, count=3, seed=2, temperature=0.8):
+        assert sample.startswith("Once upon a time")
+        assert "<s>" not in sample
+        assert len(sample) < 1500
