@@ -20,7 +20,7 @@ def calls(monkeypatch):
 
 @fast
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(40, 96), (3, 17, 96), (2, 5, 7, 96)])
+@pytest.mark.parametrize("shape", [(48, 96), (40, 96), (3, 47, 96), (2, 5, 70, 96), (3, 512, 96)])
 def test_values_and_gradients_of_both_orders(shape, bias, calls):
     torch.manual_seed(0)
     layer = Linear(96, 130, bias=bias)
@@ -59,3 +59,7 @@ def test_what_is_left_to_the_blas(calls):
     assert calls == []
     product(x, W)
     assert calls == [((64, 96), (130, 96))]
+    calls.clear()
+    for rows in range(16, 1300, 7):
+        product(torch.randn(rows, 96), W)
+    assert len({*calls}) == 7 + 6 + 4  # few numbers of rows, since a kernel is made and kept for each

@@ -11,6 +11,7 @@ from zellige import Data, Net, Train
 from zellige.base.errors import InputError
 from zellige.methods import METHODS, build
 from zellige.models.config import Adapter, Config
+from zellige.training.device import fleet
 from zellige.training.optimizer import make_optimizer
 
 V = 7
@@ -81,10 +82,12 @@ def test_what_has_no_such_matrices_or_no_whole_ones_is_refused():
     bare = torch.nn.Linear(3, 3)
     with pytest.raises(InputError, match=r"this network names none: a block's class attribute does, .* use adamw$"):
         make_optimizer(config(NETS["dit"]), bare, list(bare.parameters()))
-    method = build("mdlm", V, NETS["dit"])
     adapted = replace(config(NETS["dit"]), adapter=Adapter())
     with pytest.raises(InputError, match="an adapter has factors of them; use adamw"):
-        make_optimizer(adapted, method.network, list(method.parameters()))
+        fleet(adapted)
+    bare.__class__ = type("Block", (torch.nn.Linear,), {"matrices": "qkv"})
+    with pytest.raises(InputError, match="`matrices` of Block names 'q', which is no module of it"):
+        make_optimizer(config(NETS["dit"]), bare, list(bare.parameters()))
     sharded = replace(Train(optimizer="muon", batch=4, strategy="fsdp", devices=2))
     with pytest.raises(InputError, match=r"`train.strategy` fsdp shards them; use ddp, or adamw"):
         zellige.train("mdlm", data=Data("digits", size=4), net=Net(1, 16, 2), train=sharded, run="x")

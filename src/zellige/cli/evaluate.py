@@ -203,7 +203,9 @@ def _show(words: Sequence[str], terminal: Terminal) -> int:
 
     arguments = options.parse(EvaluateOptions, words, "evaluate", terminal)
     if not arguments.from_:
-        raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-stories-test.json --show")
+        raise InputError(
+            "--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-stories-test.json --show"
+        )
     document = read_document(arguments.from_, "zellige evaluate")
     result = Result.from_dict(document, arguments.from_)
     for line in bound_lines(result):

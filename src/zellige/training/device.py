@@ -173,6 +173,8 @@ def fleet(config: Config) -> Fleet:
         raise InputError(
             f"{of} {launched_fleet.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
         )
+    if t.optimizer == "muon" and config.adapter:
+        raise InputError("`train.optimizer` muon is for whole matrices, and an adapter has factors of them; use adamw")
     if t.optimizer == "muon" and launched_fleet.sharded(config):
         raise InputError(
             f"`train.optimizer` muon needs whole matrices, and `train.strategy` {t.strategy} shards them; "

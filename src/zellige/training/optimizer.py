@@ -20,13 +20,11 @@ def make_optimizer(config: Config, network: nn.Module, parameters: list[nn.Param
     """The optimizer of these parameters of a method; those of `network`'s blocks are told apart.
 
     Raises:
-        InputError: Muon, and the network names no matrices; or an adapter is trained, whose matrices are factors.
+        InputError: Muon, and the network names no matrices.
     """
     train = config.train
     if train.optimizer == "adamw":
         return _adamw(config, parameters)
-    if config.adapter:
-        raise InputError("`train.optimizer` muon is for whole matrices, and an adapter has factors of them; use adamw")
     matrices = block_matrices(network)
     if not matrices:
         raise InputError(
@@ -35,7 +33,8 @@ def make_optimizer(config: Config, network: nn.Module, parameters: list[nn.Param
         )
     muon = torch.optim.Muon(matrices, train.lr, train.weight_decay, adjust_lr_fn="match_rms_adamw")
     of_muon = set(matrices)
-    return Together([muon, _adamw(config, [p for p in parameters if p not in of_muon])])
+    rest = [p for p in parameters if p not in of_muon]
+    return Together([muon, _adamw(config, rest)] if rest else [muon])
 
 
 def block_matrices(network: nn.Module) -> list[nn.Parameter]:
@@ -43,9 +42,18 @@ def block_matrices(network: nn.Module) -> list[nn.Parameter]:
 
     A block declares them: its class attribute `matrices` names the submodules whose matrices they are.
     """
-    parts = (getattr(block, name) for block in network.modules() for name in getattr(block, "matrices", ()))
-    found = (p for part in parts if part is not None for p in part.parameters() if p.ndim == 2 and p.requires_grad)
-    return list(dict.fromkeys(found))
+    found: dict[nn.Parameter, None] = {}
+    for block in network.modules():
+        for name in getattr(type(block), "matrices", ()):
+            part = getattr(block, name, network)
+            if part is network or not isinstance(part, nn.Module | None):
+                raise InputError(
+                    f"`matrices` of {type(block).__name__} names '{name}', which is no module of it; it must be names of "
+                    'its submodules, such as matrices = ("qkv", "mlp")'
+                )
+            weights = part.parameters() if part is not None else ()
+            found |= {p: None for p in weights if p.ndim == 2 and p.requires_grad}
+    return [*found]
 
 
 def _adamw(config: Config, parameters: list[nn.Parameter]) -> AdamW:
