@@ -231,6 +231,7 @@ def test_the_page_tells_the_truth(command, message, here, capsys):
     before = tree(here)
     code = cli.main(shlex.split(command)[1:])
     out, err = capsys.readouterr()
+    err = re.sub(r"^note: .*the model's defaults .*\n", "", err)  # a run on text has some
     assert comparable(err) == comparable(f"error: {message}\n")
     assert code == 2
     assert out == ""
@@ -309,7 +310,7 @@ def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys,
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("zellige.sampling.samples.collect", lambda *_: 1 / 0)
-    assert cli.main(["sample", "runs/a"]) == 1
+    assert cli.main(["sample", "runs/a", "--no-defaults"]) == 1
     out, err = capsys.readouterr()
     found = re.fullmatch(r"error: ZeroDivisionError: division by zero \(traceback: (.+)\)\n", err)
     assert found
