@@ -186,9 +186,9 @@ def test_the_full_help_says_of_an_option_what_holds_for_each_sampler_and_no_defa
     assert cli.main(["sample", "--help-all"]) == 0
     page = " ".join(capsys.readouterr().out.split())
     for said in (
-        "--window N for speculative: tokens drafted in each pass at most (default: all masks) for blockwise, left_to_right: how",
-        "in each step, and at least one (default: equally many in each step) for klass: reveal stable masks",
-        "--t-on X for remasking: loop: where it begins (default: 0.55) for psi: the time at which --kappa begins (default: 0.5)",
+        "tokens drafted in each pass (default: all masks) for blockwise, left_to_right: tokens",
+        "at least one (default: the same number in each step) for klass: reveal stable masks",
+        "time at which the loop begins (default: 0.55) for psi: time t from which --kappa applies; t falls",
     ):
         assert said in page
     assert "None)" not in page

@@ -60,6 +60,7 @@ class Option:
         flag, typed: its name and its type on the command line, where these are not the field's.
         argument: what it is called on the command line where it stands there without a flag: RUN.
         inline: whether the options of a dataclass stand among those beside it, not behind the field's name.
+        of_run: whether the options of a dataclass have the values of the model's run where none are given.
         idle: whether a command takes it only because every command does, and does nothing with it.
         hidden: for Python alone; neither the command line nor the page has it.
         saved: part of what is requested. False: an aside such as a progress callback, hidden and never written.
@@ -81,6 +82,7 @@ class Option:
     typed: Any = None
     argument: str = ""
     inline: bool = False
+    of_run: bool = False
     idle: bool = False
     hidden: bool = False
     saved: bool = True

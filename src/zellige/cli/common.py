@@ -35,18 +35,20 @@ idle_seed = partial(option, "changes nothing: nothing is drawn at random", defau
 class Loading:
     """Options of loading one model or several; a command's own stand before them."""
 
-    method: str | None = option("file.py:Class, for a run of your own method", default=None)
-    device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
+    method: str | None = option("for a run of your own method: file.py:Class", default=None)
+    device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU, if there is one", default="auto")
     precision: Literal["float32", "tf32", "bfloat16", "int8"] = option(
         "precision of matrix products; tf32 needs a GPU, int8 a CPU", default="float32"
     )
     compile: bool = option(
-        "torch.compile the network; costs about a minute at the start, pays off for long work", default=False
+        "torch.compile the network; about a minute at the start, faster for long work", default=False
     )
-    head: str | None = option("folder of zellige train speculative, for --sampler speculative", default=None)
-    base: str | None = option("where the base of a tuned model is now", default=None)
+    head: str | None = option(
+        "for --sampler speculative: its head; a folder that zellige train speculative wrote", default=None
+    )
+    base: str | None = option("for a tuned model: folder of its base, if it has moved", default=None)
     block: int | None = option(
-        "size of block, of a model that was trained with several (bd3lm --blocks); default: its own",
+        "block size, for a model that was trained with several (bd3lm --blocks; default: the model's own)",
         default=None,
         minimum=1,
     )
@@ -59,7 +61,7 @@ class OfModel(Loading):
     usage = "RUN [options]"
 
     run: str = option(
-        "a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models",
+        "a run, an included model, a folder or a hub id (zellige list models)",
         default="",
         argument="RUN",
     )

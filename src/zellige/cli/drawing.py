@@ -40,7 +40,7 @@ class Drawing(OfModel):
     request: Sampling = inline(default=Sampling())
     watch: bool = option("show the tokens as they appear", default=False)
     frames: str | None = option(
-        "folder for a PNG of each step (images, music, grids); shows the first --batch samples", default=None
+        "folder to write a PNG of each step into (images, music, grids), with the first --batch samples", default=None
     )
     out: str | None = option(
         "file to write: .jsonl, .txt, .png, .mid, .gif or .mp4; .jsonl has text, tokens, seed, calls, prompt and "
@@ -57,10 +57,7 @@ class Drawing(OfModel):
 
 @declared
 class SampleOptions(Drawing):
-    shown = (
-        "prompt count steps sampler length temperature top-p top-k class seed watch out block-sampler grid "
-        "confidence remasking device"
-    )
+    shown = "prompt count steps sampler length temperature top-p top-k class guidance seed watch out device"
 
     request: Sample = inline(default=Sample())
 
@@ -68,27 +65,23 @@ class SampleOptions(Drawing):
 @declared
 class InfillOptions(Drawing):
     usage = 'RUN "a text with ____" [options]'
-    shown = (
-        "count steps sampler temperature top-p class seed watch mark mask-token example keep data.path out "
-        "order confidence device"
-    )
+    shown = "count steps sampler temperature top-p class seed watch mark mask-token example keep data.path out device"
 
     text: str = option(
-        "the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: "
-        "53..7....",
+        "text with gaps: each _ is one missing token (a character or a subword); for a puzzle its cells: 53..7....",
         default="",
         argument="TEXT",
     )
     request: Infill = inline(default=Infill())
     example: int = option("test example to complete, by number (images, music, grids)", default=0, minimum=0)
     keep: str | None = option(
-        "part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a "
-        "puzzle has its own",
+        "part of --example to keep: top, bottom, left, right; music: first (half), soprano, alto, tenor, "
+        "bass; a puzzle has its own",
         default=None,
     )
-    data: Local = option("where the data set of the run lies", default=Local())
+    data: Local = option("where the run's data set is", default=Local())
     mark: Literal["color", "brackets", "none"] = option(
-        "how the filled-in text is marked: color, brackets or none; color needs a terminal that has it", default="color"
+        "how the filled-in text is marked: color, brackets or none; color needs a terminal with colors", default="color"
     )
 
 
@@ -460,7 +453,7 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    about = "Sample texts, images, music or grids from a model."
+    about = "Sample from a model. RUN: a run, an included model, a folder or a hub id."
     arguments = options.parse(with_sampler(SampleOptions, words), words, "sample", terminal, about=about)
     request = replace(arguments.request, options=arguments.sampler_options)
     return draw(arguments, "sample", terminal, began, lambda model, kind: (request, None))

@@ -48,13 +48,15 @@ class EvaluateOptions(OfModel):
     shown = "data.path data.name split draws limit seed estimator from device"
 
     request: Evaluate = inline(default=Evaluate())
-    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    data: Data = option("what to evaluate (default: the data of the run)", default=Data(), of_run=True)
     from_: str | None = option(
-        "repeat the evaluation behind this result and compare; any JSON of evaluate will do", default=None, flag="from"
+        "repeat the evaluation behind this result and compare; a JSON file that evaluate wrote",
+        default=None,
+        flag="from",
     )
-    show: bool = option("with --from: only print the result in the file", default=False)
+    show: bool = option("with --from: only print the result that is in the file", default=False)
     audit: str | None = option(
-        "folder with claims.csv to check; its columns: model, data, protocol, value, unit", default=None
+        "check the numbers claimed in a folder's claims.csv (columns model, data, protocol, value, unit)", default=None
     )
 
 
@@ -169,7 +171,7 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
     terminal.result(f"  again     zellige evaluate --from {path(name)}")
 
 
-TITLE = "Evaluate the likelihood of a text, with 95% intervals."
+TITLE = "Likelihood of a text. RUN: a run, an included model, a folder or a hub id."
 FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 FEATURES = (f"{TRAIN} FOLDER", "Train an image classifier for FID and KID.")
 

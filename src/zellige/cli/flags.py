@@ -26,6 +26,7 @@ class Flag:
     Attributes:
         path: the names of the fields that lead to it: ("train", "lr").
         owner: the dataclass that the last of them stands in.
+        of_run: whether the model's run has the value where none is typed.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Flag:
     path: tuple[str, ...]
     owner: type
     option: Option
+    of_run: bool = False
 
     @property
     def field(self) -> str:
@@ -96,15 +98,17 @@ def arguments(cls: type) -> list[Flag]:
     return [flag for flag in every_field(cls) if flag.option.argument]
 
 
-def every_field(cls: type, default: Any = None, prefix: str = "--", path: tuple[str, ...] = ()) -> Iterator[Flag]:
+def every_field(
+    cls: type, default: Any = None, prefix: str = "--", path: tuple[str, ...] = (), of_run: bool = False
+) -> Iterator[Flag]:
     """The fields of a dataclass, and of those in it, that are on the command line."""
     for field, option, kind in _typed_fields(cls):
         value, name = getattr(default, field.name, default_of(field)), (option.flag or field.name).replace("_", "-")
         if dataclasses.is_dataclass(kind):
             inner = prefix if option.inline else f"{prefix}{name}."
-            yield from every_field(typing.cast(type, kind), value, inner, (*path, field.name))
+            yield from every_field(typing.cast(type, kind), value, inner, (*path, field.name), of_run or option.of_run)
         else:
-            yield Flag(option.argument or prefix + name, kind, value, (*path, field.name), cls, option)
+            yield Flag(option.argument or prefix + name, kind, value, (*path, field.name), cls, option, of_run)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

@@ -10,34 +10,45 @@ from ..base.arguments import choices_of_kind
 from ..base.plugins import named
 from .flags import Flag, arguments, flags, sections
 
-EVERYWHERE = """Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
-            --help shows the usual options of a command, --help-all every one
+EVERYWHERE = """Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color always|never
             --no-checksums, --allow-code, --allow-remote: lift safety checks"""
 
-TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train mdlm -h
+TRAIN = """usage: zellige train METHOD [options]
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm gidd
                          bd3lm flexmdm ar, or file.py:Class for your own
   --data.path notes/     your own text; or --data.name pydocs, text8 and others
                          (zellige list data)
   --size tiny            tiny, small, base or medium: preset of network, batch,
                          learning rate and steps; without a GPU: tiny
-  --net.layers, --train.steps, --lr and others override the preset
+  --net.layers, --train.steps, --train.lr and others override the preset
+  --train.minutes 30     on a CPU, as many steps as fit into this time
+  --train.devices 2      train on two GPUs (default: all of this machine)
+  --train.start MODEL    begin with the weights of a trained model
   --run FOLDER           folder for everything (default: runs/METHOD-DATA);
                          --resume continues it, --overwrite starts again
   --config FILE          file of options: YAML, JSON, TOML, or a config.json
   --recipe NAME          instead of METHOD: the settings of a paper; other
                          options override them (zellige list recipes)
+usage: zellige train distill RUN [options]        a student for few steps
+       zellige train classifier RUN [options]     for guidance to a class
+       zellige train speculative RUN [options]    a head that verifies drafts
 example
-  zellige train mdlm --data.path notes/"""
+  zellige train mdlm --data.path notes/
+all options of a method: zellige train mdlm --help-all"""
 
 COLUMNS = 80
 _VALUES = {  # what stands for the value of an option that has no default, where that is no name
     option: value
     for value, options in {
         "PATH": "--data.path --out",
-        "FOLDER": "--data.cache --run",
-        "FILE": "--config --from --samples --pairs --method",
-        "TEXT": "--prompt --token",
+        "FOLDER": "--data.cache --run --frames --classifier --head --base --audit",
+        "FILE": "--config --from --samples --pairs --method --reward",
+        "TEXT": "--prompt --token --reconstruct --mask-token",
+        "MODEL": "--train.start",
+        "RULE": "--kappa --kappa-early --kappa-late",
+        "ORDER": "--order",
+        "PART": "--keep --data.given",
+        "ADDRESS": "--host",
     }.items()
     for option in options.split()
 }
@@ -47,7 +58,8 @@ def commands() -> str:
     """The page of `zellige --help`: every command with its sentence."""
     rows = [f"  {name:<12}{sentence}" for name, (_, sentence) in named("zellige.plugins:COMMANDS").items()]
     head = f"Zellige {__version__}: discrete diffusion for text, images, music and puzzles"
-    return "\n".join([head, "", *rows, "", EVERYWHERE])
+    usage = "usage: zellige COMMAND [options]   usual options: -h   all options: --help-all"
+    return "\n".join([head, usage, "", *rows, "", EVERYWHERE])
 
 
 def short(cls: type, where: str, default: Any = None, about: str = "") -> str:
@@ -83,7 +95,7 @@ def full(cls: type, where: str, default: Any = None, about: str = "") -> str:
     for section, flags_of_section in groups.items():
         title = f"{section} options{titles[section] and ': ' + titles[section]}" if section else ""
         lines += ["", title] if title else []
-        lines += _entries([(_form(flag), with_default(flag.option.help, flag.default)) for flag in flags_of_section])
+        lines += _entries([(_form(flag), with_default(flag.option.help, _default(flag))) for flag in flags_of_section])
     return "\n".join(lines)
 
 
@@ -126,7 +138,7 @@ def _form(flag: Flag) -> str:
     if flag.switch:
         return f"{flag.name}, {flag.off}"
     others = choices_of_kind(flag.kind)[1] - {bool, type(None)}
-    value = "|".join(flag.words) if flag.words and not others else _value(flag)
+    value = "|".join(filter(None, flag.words)) if flag.words and not others else _value(flag)
     return f"{flag.name} {' '.join([value] * (flag.many or 1))}{' ...' * (flag.many is None)}"
 
 
@@ -153,7 +165,12 @@ def _head(flag: Flag) -> str:
     """An option with its default, or with what it takes."""
     if flag.switch:
         return flag.off if flag.default else flag.name
-    return f"{flag.name} {_text(flag.default) or _value(flag)}"
+    return f"{flag.name} {_text(_default(flag)) or _value(flag)}"
+
+
+def _default(flag: Flag) -> Any:
+    """The default that help names; None for a value that comes from the model's run."""
+    return None if flag.of_run else flag.default
 
 
 def summary(text: str, width: int) -> list[str]:

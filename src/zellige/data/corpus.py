@@ -29,11 +29,11 @@ class Local:
     """Where the files of a known data set are."""
 
     path: str | None = option(
-        "folder of local copies (default: download); of a suite it has a subfolder for each set: wikitext-2, lambada, "
-        "ag_news",
+        "folder of local copies (default: download); for a suite with a subfolder for each set: "
+        "wikitext-2, lambada, ag_news",
         default=None,
     )
-    cache: str | None = option("folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given", default=None)
+    cache: str | None = option("folder for downloads (default: ZELLIGE_CACHE, else ~/.cache/zellige)", default=None)
 
 
 @partial(check_fields, prefix="data.")
@@ -42,104 +42,103 @@ class Data:
     """The corpus on which a model is trained or evaluated."""
 
     name: str = option(
-        "data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, "
-        "`table` for rows of categories, `images` for your own pictures. A path alone, on the command line, says "
-        "which of these it is.",
+        "data set (zellige list data); or what your own files hold: text, images, tokens or array "
+        "(integers), table (rows of categories). With a path alone, the files decide.",
         default="pydocs",
     )
     path: str | None = option(
-        "your own file, folder or glob; text may also lie in a remote store, s3://bucket/*.jsonl.zst. With a "
-        "published name: local copies of its files.",
+        "your own file, folder or glob; for text also a remote one, s3://bucket/*.jsonl.zst. With the "
+        "name of a data set: local copies of its files.",
         default=None,
     )
     mix: str | None = option(
-        "for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.",
+        "for text: several data sets or paths and their fractions of the training sequences: web/=0.7,books.jsonl=0.3.",
         default=None,
     )
     field: str | None = option(
-        "the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given "
-        "`text`, or the one with the longest texts.",
+        "field of a .jsonl, or column of a .csv, that holds the text; several are joined by + (default: "
+        "text, else the field with the longest texts).",
         default=None,
     )
     tokenizer: str = option(
-        "characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a "
-        "hub id; auto for subwords of a text that is long enough, else characters; for molecules selfies; empty for "
-        "the data set's own, of your texts auto.",
+        "characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary "
+        "files, a hub id, selfies (molecules) or auto: subwords, or characters for a short text (default:"
+        " the data set's own; auto for your texts).",
         default="",
     )
     pack: Literal["wrap", "document", "packed"] = option(
-        "`wrap` cuts one stream into rows; `document` puts one document in each, padded; `packed` as many as fit, "
-        "which do not see each other. Documents longer than a row are cut into pieces.",
+        "how documents become sequences: wrap cuts one stream of all documents; document makes one padded"
+        " sequence of each; packed puts in as many as fit, which do not see each other. Documents longer "
+        "than a sequence are cut into pieces.",
         default="wrap",
     )
     documents: Literal["", "line", "blank", "file"] = option(
-        "what a document of plain text is, beside what <|endoftext|> ends: a line, what blank lines divide (blank), "
-        "or a file. If not given, the text decides it: <|endoftext|> alone, else each of ten files or more, else what "
-        "blank lines divide, else a line; with `wrap` <|endoftext|> alone.",
+        "what a document of plain text is: a line, what stands between blank lines (blank), or a file. "
+        "<|endoftext|> always ends one (default: the first of these that the text has: <|endoftext|>, ten"
+        " files or more, blank lines, lines; with `data.pack` wrap only <|endoftext|>).",
         default="",
     )
     fill: int | None = option(
-        "pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the "
-        "model learns where a text ends. By default the `block` of bd3lm, and the row of methods without blocks where "
-        "it holds one document; ar and flexmdm need none. 0: it ends once, and methods without blocks are given its "
-        "length.",
+        "pad each document with end-of-document tokens to a multiple of this many tokens. They are learnt"
+        " too, so that the model knows where a text ends. 0: one such token, and methods without blocks "
+        "are given the length (default: the block of bd3lm; for methods without blocks the sequence, if "
+        "it holds one document; 0 for ar and flexmdm).",
         default=None,
         minimum=0,
     )
     validation: float | str | None = option(
-        "size of the validation split, if the text comes without one: a fraction, or from 1 up a number of characters "
-        "(of documents, for .jsonl, .csv and other packs than wrap). 0.05 unless the data set has another. For `text` "
-        "also a path like the first one: the texts of the split.",
+        "size of the validation split, if the data comes without one: a fraction, or from 1 up a number "
+        "of characters (of documents for .jsonl, .csv, or if `data.pack` is not wrap); for text also the "
+        "path of the split's files (default: 0.05 for most).",
         default=None,
     )
-    test: float | str | None = option("the same for the test split, which is the end of the text.", default=None)
+    test: float | str | None = option("the same for the test split, the end of the text.", default=None)
     vocabulary: int = option(
-        "for `tokens` and `array`: number of different tokens, if no tokenizer has it.", default=0, minimum=0
+        "for tokens and array: number of different tokens, if there is no tokenizer.", default=0, minimum=0
     )
     levels: int = option(
-        "for images: number of grey values, in equal bins; 0: as many as they have.", default=0, minimum=0
+        "for images: number of grey values, in equal bins; 0: as many as the images have.", default=0, minimum=0
     )
     size: int | str = option(
-        "pixels per side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side "
-        "of a sudoku (4, 9); 0: as they are.",
+        "size of an image in pixels, 32 or 48x36 (height x width), averaged over areas; steps of a "
+        "chorale (128); side of a Sudoku (4, 9); 0: as they are.",
         default=0,
     )
     kind: Literal["", "image", "grid"] = option(
-        "for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).", default=""
+        "for array: image (ordered values) or grid (symbols without an order; the default).", default=""
     )
     colours: Literal["", "rgb", "grey"] = option(
-        "for `images`: rgb or grey; empty: as the files are, which must then be alike.", default=""
+        "for images: rgb or grey (default: as the files are, which must then be alike).", default=""
     )
     labels: bool = option(
-        "condition the network on the class of each row, so that `zellige sample --class` can ask for one. A row of "
-        "text is then one document (`pack` document), with the topic of ag_news, the field `label` of your own.",
+        "train with the class of each example, so that zellige sample --class can ask for one: the topic "
+        "of ag_news, the field label of your own files. A sequence is then one document.",
         default=False,
     )
     labels_by: str = option(
-        "the column that holds the class, with `labels` implied; of molecules also rings or heteroatoms, which are "
-        "counted. rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not "
-        "whole.",
+        "column that holds the class (implies `data.labels`); for molecules also rings or heteroatoms, "
+        "which are counted. rings:5 makes 5 classes of a number: 0, 1, 2, 3, and 4 or more; for "
+        "fractional numbers 5 quantiles.",
         default="",
     )
-    flip: bool = option("for images: mirror each one left to right in half of the training steps.", default=False)
+    flip: bool = option("for images: mirror each one left to right, half of the time.", default=False)
     reverse_complement: bool = option(
-        "for `dna`: give the other strand, read backwards, in half of the training steps.", default=False
+        "for dna: train on the other strand, read backwards, half of the time.", default=False
     )
     crop: bool = option(
-        "for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).",
+        "for running text (`data.pack` wrap): training sequences begin at any token, not only where the "
+        "one before ends.",
         default=False,
     )
-    augment: int = option(
-        "for sudoku: number of random symmetric copies added for each training grid.", default=0, minimum=0
-    )
+    augment: int = option("for sudoku: random symmetric copies to add for each training grid.", default=0, minimum=0)
     given: str = option(
-        "part of each row that is read but not learnt, never noised and never counted; the bound is then conditional: "
-        "prefix:32, suffix:32, spans:0.5, field (the `prompt` of a .jsonl with `prompt` and `answer`) or puzzle (the "
-        "filled cells of a Sudoku).",
+        "part of each sequence that is given: never noised, and not in the loss, which becomes "
+        "conditional. prefix:32, suffix:32, spans:0.5, field (the prompt of a .jsonl with prompt and "
+        "answer) or puzzle (the filled cells of a Sudoku).",
         default="",
     )
     cache: str | None = option(
-        "folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.", default=None
+        "folder for downloads and tokens (default: ZELLIGE_CACHE, else ~/.cache/zellige).", default=None
     )
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ _data = partial(
     read=partial(data_of_json, Data),
 )
 TWO = "an interval needs two texts"
-draws_option = partial(option, "Monte Carlo samples per sequence", minimum=1)
+draws_option = partial(option, "random noisy copies of each sequence", minimum=1)
 grid_option = partial(
     option,
     "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
@@ -50,8 +50,8 @@ grid_option = partial(
 )
 terms_option = partial(
     option,
-    "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network "
-    "evaluations",
+    "for a bound of T steps, which of its terms: drawn (the first, the last and a random one) or all "
+    "(T network evaluations)",
     default="drawn",
     kw_only=True,
 )
@@ -66,9 +66,9 @@ class LikelihoodRequest(Request[R]):
     Neither `batch` nor `processes` changes a number.
     """
 
-    seed: int = option("seed of the Monte Carlo samples", default=0, kw_only=True)
+    seed: int = option("random seed of the noise", default=0, kw_only=True)
     limit: int | None = option(
-        "evaluate only this many sequences (default: all); they are evenly spaced",
+        "evaluate only this many sequences, evenly spaced (default: all)",
         default=None,
         minimum=2,
         why=TWO,

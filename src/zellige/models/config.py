@@ -33,7 +33,7 @@ class Train:
 
     steps: int = option("optimizer steps", default=10_000, minimum=1)
     minutes: float = option(
-        "on a CPU, take only as many steps as fit into this time (estimated at the start); 0: all steps",
+        "on a CPU: as many steps as fit into this time (estimated at the start); 0: all steps",
         default=0.0,
         minimum=0,
     )
@@ -51,25 +51,24 @@ class Train:
         default="cosine",
     )
     weight_decay: float = option(
-        "weight decay of matrices; of vectors and scalars too with `decay_all`", default=0.01, minimum=0
+        "weight decay of matrices; with `train.decay_all` also of vectors and scalars", default=0.01, minimum=0
     )
-    decay_all: bool = option("apply weight decay to biases and norms too, as AdamW does by default", default=False)
+    decay_all: bool = option("also apply weight decay to biases and norms, as AdamW does by default", default=False)
     betas: tuple[float, float] = option("the two betas of AdamW; Muon's momentum is 0.95", default=(0.9, 0.99))
     clip: float = option(
-        "largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): "
-        "a published limit is of another scale where its loss is (recipes convert it); 0 does not clip",
+        "largest norm of the gradient of the loss, which is the whole bound in nats per token. Papers "
+        "with another scale of the loss have another limit (recipes convert it). 0: no limit",
         default=1.0,
         minimum=0,
     )
     ema: float = option(
-        "decay of the averaged weights that are evaluated and kept; 0 averages nothing",
+        "decay of the averaged weights, which are evaluated and saved; 0: no average",
         default=0.999,
         minimum=0,
         below=1,
     )
     ema_warmup: bool = option(
-        "the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` "
-        "from the first",
+        "let the average forget the first weights fast: at step n its decay is at most (1 + n) / (10 + n)",
         default=True,
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
@@ -78,58 +77,63 @@ class Train:
         default="auto",
     )
     compile: bool = option(
-        "torch.compile the whole step: a minute or two at the start, for long runs on a GPU", default=False
+        "compile the whole step with torch.compile: a minute or two at the start, faster in long runs on a GPU",
+        default=False,
     )
     device: Literal["auto", "cpu", "cuda"] = option("where to train; auto: the GPU if there is one", default="auto")
     devices: int = option(
-        "processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm "
-        "started",
+        "devices (GPUs) of each node, with a process for each; 0: all of them, one process on a CPU, or "
+        "what torchrun or Slurm started",
         default=0,
         minimum=0,
     )
-    nodes: int = option(
-        "computers; torchrun or Slurm starts the processes on them, and says how many there are", default=1, minimum=1
-    )
+    nodes: int = option("number of computers; torchrun and Slurm set it", default=1, minimum=1)
     strategy: Literal["auto", "ddp", "fsdp", "hybrid"] = option(
-        "several devices: ddp copies the model to each, fsdp shards it over all, hybrid over those of each node; auto "
-        "is ddp",
+        "how several devices hold the model: ddp copies it to each, fsdp shards it over all, hybrid over "
+        "those of each node; auto is ddp",
         default="auto",
     )
     validate_every: int = option("steps between validations; 0 only at the end", default=1000, minimum=0)
     validate_rows: int = option(
-        "sequences of the validation split that are used, evenly spaced; 0 all", default=256, minimum=0
+        "sequences of the validation split to use, evenly spaced; 0: all", default=256, minimum=0
     )
-    validate_draws: int = option("Monte Carlo samples for each of them", default=1, minimum=1)
+    validate_draws: int = option("noisy copies of each of them", default=1, minimum=1)
     samples: int = option("texts sampled at each validation, into samples/", default=2, minimum=0)
-    sample_steps: int = option("steps of the sampler for them; of a model of T steps T at most", default=64, minimum=1)
-    save_every: int = option("steps between checkpoints; 0 goes by save_minutes alone", default=0, minimum=0)
-    save_minutes: float = option("minutes between checkpoints; 0 goes by save_every alone", default=30.0, minimum=0)
-    async_save: bool = option(
-        "go on training while a checkpoint is written, from a copy in the CPU's memory", default=False
+    sample_steps: int = option("sampling steps of these texts; at most T for a model of T steps", default=64, minimum=1)
+    save_every: int = option("steps between checkpoints; 0: only `train.save_minutes` counts", default=0, minimum=0)
+    save_minutes: float = option(
+        "minutes between checkpoints; 0: only `train.save_every` counts", default=30.0, minimum=0
     )
-    keep: int = option("checkpoints that are kept, the newest ones; the best one always is", default=2, minimum=1)
-    log_every: int = option("steps that one row of metrics.csv stands for", default=10, minimum=1)
-    workers: int = option("processes that read data; 0 reads in the training process", default=0, minimum=0)
-    tensorboard: bool = option("write TensorBoard events into the run folder too", default=True)
-    wandb: str = option("name of a Weights & Biases project to log to", default="")
+    async_save: bool = option(
+        "continue training while a checkpoint is written, from a copy in CPU memory", default=False
+    )
+    keep: int = option(
+        "number of checkpoints to keep, the newest ones; the best one is always kept", default=2, minimum=1
+    )
+    log_every: int = option("steps in each row of metrics.csv", default=10, minimum=1)
+    workers: int = option("processes that read data ahead; 0: the training process reads", default=0, minimum=0)
+    tensorboard: bool = option("also write TensorBoard events into the run folder", default=True)
+    wandb: str = option("Weights & Biases project to log to", default="")
     start: str = option(
-        "a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes",
+        "begin with the weights, tokenizer and network of a trained model: a run, an included model, a "
+        "folder or a hub id",
         default="",
     )
     label_dropout: float = option(
-        "with `data.labels`, the share of rows that are trained without their class, so that the model can do without",
+        "with `data.labels`: fraction of examples that are trained without their class, so that the model"
+        " can do without it",
         default=0.1,
         minimum=0,
         maximum=1,
     )
     given_dropout: float = option(
-        "with `data.given`, the share of rows that are learnt whole, so that the model can do without a given part",
+        "with `data.given`: fraction of sequences that are learnt whole, so that the model can do without a given part",
         default=0.0,
         minimum=0,
         maximum=1,
     )
     times: Literal["stratified", "independent"] = option(
-        "noise times of a batch: stratified spreads them evenly over its sequences, independent varies more",
+        "noise times of a batch: stratified spreads them evenly over its sequences; independent times vary more",
         default="stratified",
     )
     seed: int = option("random seed of the weights, the data order and the noise", default=0, minimum=0)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 STEPS = 1_000_000  # of a sampler, at most
 SYMMETRIES: dict[str, Any] = {
-    "help": "average the network over so many symmetric copies of what it reads (sudokus, mirrored images, both strands of DNA): "
-    "better, and as many times slower; 1: as it is",
+    "help": "average the network's predictions over this many symmetric copies of its input (Sudokus, "
+    "mirrored images, both strands of DNA): better, but this many times slower; 1: no average",
     "minimum": 1,
     "maximum": 1024,
 }
@@ -35,15 +35,15 @@ class Decoding:
     """Sampling strategy. A field that is None is left to the model's defaults, then to the method and the sampler."""
 
     steps: int | None = option(
-        "sampling steps: fewer are faster, more are better; default: the model's own, else T of a model of T steps, "
-        "else 64",
+        "sampling steps: fewer are faster, more are better (default: the model's own, else the T of a "
+        "model of T steps, else 64)",
         default=None,
         minimum=1,
         maximum=STEPS,
     )
     sampler: Any = option(
-        "how tokens are sampled (zellige list samplers); default: the model's own, else the method's, ancestral for "
-        "most",
+        "how tokens are sampled (zellige list samplers); default: the model's own, else the method's, for "
+        "most ancestral",
         default=None,
         typed=str | None,
     )
@@ -51,8 +51,9 @@ class Decoding:
     top_p: float | None = option(**own(TOP_P, "1, all of them"), default=None)
     top_k: int | None = option(**own(TOP_K, "all"), default=None)
     guidance: float | None = option(
-        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with a "
-        "classifier the power of P(class | text), with a reward its factor; default: the model's own, else 1",
+        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it;"
+        " with `classifier` the power of P(class | text), with `reward` its factor (default: the model's "
+        "own, else 1)",
         default=None,
         minimum=0,
         maximum=1000,

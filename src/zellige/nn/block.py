@@ -32,12 +32,12 @@ class Net:
     """
 
     layers: int = option("blocks of attention and MLP", default=6, minimum=1)
-    hidden: int = option("width of the residual stream; `heads` must split it into even parts", default=256, minimum=1)
+    hidden: int = option("width of the residual stream; each head's part of it must be even", default=256, minimum=1)
     heads: int = option("attention heads", default=8, minimum=1)
     length: int = option("tokens per sequence", default=256, minimum=1)
     conv: int = option(
-        "kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, "
-        "over the grid); a small model learns far sooner with it",
+        "kernel of a short depthwise convolution in each block, an odd number; with it, small models "
+        "learn far sooner. 0: none, as in published checkpoints",
         default=0,
         minimum=0,
     )
@@ -46,7 +46,7 @@ class Net:
         "dropout drops the same channels at all positions of a sequence, as MD4's code does", default=False
     )
     mlp: Literal["gelu", "swiglu"] = option(
-        "MLP of a block: gelu, four times as wide, or swiglu, gated, with as many parameters, as MD4 has it for texts",
+        "MLP of a block: gelu (four times as wide) or swiglu (gated, with as many parameters; MD4 has it for texts)",
         default="gelu",
     )
     condition: int = option(
@@ -54,13 +54,14 @@ class Net:
     )
     checkpoint: bool = option("gradient checkpointing: less memory, a third more work", default=False)
     grid: tuple[int, ...] = option(
-        "the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs "
-        "fastest. Rotary positions are then axial, and each position has an embedding; data that has a shape sets it "
-        "by itself",
+        "shape of a sequence that is not a line: an image (height width), music (steps voices); the last "
+        "axis runs fastest. Rotary positions are then axial, and each position has an embedding. Data "
+        "with a shape sets it by itself",
         default=(),
     )
     constant: bool = option(
-        "adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints", default=False
+        "adaptive layer norms that read the constant sigma = 0, as in published checkpoints without time input",
+        default=False,
     )
     classes: int = option("number of classes, for a class-conditional network; 0: none", default=0, minimum=0)
     given: bool = option(
@@ -69,8 +70,8 @@ class Net:
         default=False,
     )
     self_condition: bool = option(
-        "the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two "
-        "passes",
+        "the network reads each noisy text twice, the second time with its own first prediction: an "
+        "evaluation is two passes",
         default=False,
     )
     latents: int = option(
@@ -85,25 +86,27 @@ class Net:
         "u-vit, that with `layers` of a transformer in the middle",
         default="dit",
     )
-    channels: int = option("of a U-Net: its channels at the first resolution", default=128)
+    channels: int = option("for a U-Net: channels at the first resolution", default=128)
     multipliers: tuple[int, ...] = option(
-        "of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before",
+        "for unet: channels at each resolution, in multiples of `net.channels`; each resolution is half "
+        "as fine as the one before",
         default=(1, 2, 2, 2),
     )
     blocks: int = option(
-        "of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, "
-        "24 of u-vit",
+        "for a U-Net: residual blocks at each resolution on the way down; 0: as published (unet 2, flat-"
+        "unet 32, u-vit 24)",
         default=0,
         minimum=0,
     )
     attention: tuple[int, ...] = option(
-        "of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone",
+        "for a U-Net: attention after each block where the longer side of the image is one of these; 0: "
+        "only in the middle",
         default=(16,),
     )
-    rescale: bool = option("of unet: residual sums are divided by the root of 2, as tauLDR has it", default=False)
+    rescale: bool = option("for unet: residual sums are divided by the square root of 2, as in tauLDR", default=False)
     published: bool = option(
-        "of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; "
-        "else conventions of our own, which the included model mnist has",
+        "for a U-Net: padding, time frequencies, biases, dropout and initial weights as in the published "
+        "code; without it, conventions of our own, as in the included model mnist",
         default=True,
     )
 

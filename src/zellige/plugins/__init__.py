@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: th
     "serve": ("zellige.plugins.web.command:serve", "OpenAI-compatible server for a text model"),
     "list": ("zellige.cli.lists:list_", "list models, methods, samplers, data, recipes and others"),
     "import": ("zellige.plugins.published.command:import_", "convert a published model, from the hub or from files"),
-    "export": ("zellige.plugins.published.command:export", "save a model in a layout that the published code can read"),
+    "export": ("zellige.plugins.published.command:export", "save a model for its authors' code or for the hub"),
     "doctor": ("zellige.cli.doctor:doctor", "show versions, devices, extras and caches"),
     "completion": ("zellige.cli.completion:completion", "print a completion script for bash, zsh or fish"),
 }

@@ -61,7 +61,9 @@ from .predict import CHOOSE, choose_then_predict, expected_evaluations, fill, fr
 from .sampler import Exactness, State
 
 Argmax = Literal["none", "last", "every", "mu"]
-LAST: dict[str, Any] = {"help": "the step to clean tokens takes the likeliest ones (last), or draws them (none)"}
+LAST: dict[str, Any] = {
+    "help": "the last step, to clean tokens: take the likeliest tokens (last), or sample them (none)"
+}
 
 
 @declared
@@ -69,19 +71,20 @@ class Ancestral(OnGrid):
     """The reverse kernel on a grid of times."""
 
     argmax: Argmax = option(
-        "the likeliest state instead of a draw: last (in the step to clean tokens), every, or of ancestral mu (in the "
-        "step to clean tokens the likeliest token of the network's own prediction)",
+        "take the likeliest token instead of sampling: in the last step, to clean tokens (last), in every"
+        " step (every), or never (none); for ancestral also mu: in the last step the likeliest token of "
+        "the network's prediction",
         default="none",
     )
     gumbel_bits: int = option(
-        "degenerate: Gumbel noise truncated as that of uniform numbers of so many bits, 24 in float32; 0: exact",
+        "degenerate: truncate Gumbel noise as if made from uniform numbers of this many bits (24 in float32); 0: exact",
         default=0,
         minimum=0,
         maximum=53,
     )
     estimate: Literal["own", "carried"] = option(
-        "what a network with self-conditioning reads: its own first pass in this step (own), or what it said in the "
-        "step before (carried): one pass instead of two, another model",
+        "for a network with self-conditioning, the prediction that it reads: of a first pass in the same "
+        "step (own), or of the step before (carried): one pass instead of two, but another distribution",
         default="own",
     )
     choose: bool = option(**CHOOSE, default=True)

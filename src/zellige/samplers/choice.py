@@ -41,7 +41,7 @@ def choose_sampler(
             raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")
         if isinstance(sampler, type) or not hasattr(sampler, "step"):
             raise InputError(
-                f"`sampler` is {of_kind(sampler)}; it must be the name of one, or one that is made: Ancestral()"
+                f"`sampler` is {of_kind(sampler)}; it must be the name of a sampler, or a sampler: Ancestral()"
             )
         for name, value in zip(PLAIN, (temperature, top_p)):
             if value not in (1, getattr(sampler, name, 1)):

@@ -94,23 +94,27 @@ class NetworkChooses(Sampler):
 class Confidence(NetworkChooses):
     """Most confident masks first, ties from the left: equally many in each step, or as many as a rule allows."""
 
-    confidence: Measure = option("probability, margin or entropy", default="probability")
+    confidence: Measure = option(
+        "measure of confidence: probability of the likeliest token, margin to the second, or entropy",
+        default="probability",
+    )
     threshold: float | None = option(
-        "reveal all masks of at least this confidence in each step, and at least one (default: equally many in each "
-        "step)",
+        "reveal in each step all masks of at least this confidence, and at least one (default: the same "
+        "number in each step)",
         default=None,
         minimum=0,
         maximum=1,
     )
     factor: float | None = option(
-        "reveal the largest number n of masks with (n + 1) (1 - the n-th highest confidence) below this; larger "
-        "reveals more",
+        "reveal the largest number n of masks for which (n + 1) (1 - the n-th highest confidence) is "
+        "below this; larger values reveal more",
         default=None,
         kw_only=True,
         above=0,
     )
     entropy_bound: float | None = option(
-        "reveal masks whose entropies, all but the largest, add up to at most this, in nats; larger reveals more",
+        "reveal the masks of lowest entropy, as many that their entropies without the largest add up to at most this, in "
+        "nats; larger values reveal more",
         default=None,
         kw_only=True,
         minimum=0,

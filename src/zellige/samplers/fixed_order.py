@@ -29,11 +29,12 @@ class FixedOrder(AnyOrder):
 
     per_step: int = option(**PER_STEP, default=1, kw_only=True)
     order: str | Sequence[int] = option(
-        "forward, backward, or 2,0,1; the positions, counted from 0, in the order in which they are filled",
+        "order in which positions are filled: forward, backward, or a list of positions from 0, such as 2,0,1",
         default="forward",
     )
     given: Literal["skipped", "counted"] = option(
-        "whether per-step skips given tokens, or counts them from the first mask on, as LMDeploy's `sequential` does",
+        "given tokens in the count of `per_step`: skipped, or counted from the first mask on, as "
+        "LMDeploy's `sequential` does",
         default="skipped",
         kw_only=True,
     )

@@ -151,27 +151,27 @@ class Growing(Sampler):
     `state.memory` is a `Growth`."""
 
     window: int | None = option(
-        "how many tokens the network sees at most; its own length if not given",
+        "tokens that the network sees at most (default: its own length)",
         default=None,
         kw_only=True,
         minimum=1,
         maximum=TOKENS,
     )
     end: int | None = option(
-        "the token that ends a text, the tokenizer's if it has one; -1: none",
+        "id of the token that ends a text; -1: none (default: the tokenizer's, if it has one)",
         default=None,
         kw_only=True,
         maximum=TOKENS,
     )
     entropy: float | None = option(
-        "end where the last 256 tokens repeat themselves, in nats per token",
+        "end a text that repeats itself: when the entropy of its last 256 tokens falls below this, in nats per token",
         default=None,
         kw_only=True,
         above=0,
         unit="in nats per token",
     )
     redraw: int = option(
-        "draw a text that entropy would end again instead, at most so often (9 in BD3-LM's code)",
+        "when `entropy` ends a text, sample it anew instead, at most this many times (9 in BD3-LM's code)",
         default=0,
         kw_only=True,
         minimum=0,

@@ -33,7 +33,7 @@ class Truncation:
     top_p: float = option(**TOP_P, default=1.0, kw_only=True)
     top_k: int | None = option(**TOP_K, default=None, kw_only=True)
     drop_crossing: bool = option(
-        "with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does",
+        "with `top_p`: also drop the token that crosses the limit, as the code of BD3-LM and ReMDM does",
         default=False,
         kw_only=True,
     )

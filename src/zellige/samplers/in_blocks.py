@@ -13,7 +13,7 @@ class InBlocks(Sampler):
     """A sampler that has each block of a text written by another one, its `inner`."""
 
     block_sampler: str | Sampler = option(
-        "sampler of a block; its options are allowed too",
+        "sampler that fills each block; its options can be given as well",
         default="ancestral",
     )
 

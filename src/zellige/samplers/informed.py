@@ -50,17 +50,24 @@ class Informed(Ancestral):
     """Ancestral steps, each followed by corrector steps; then steps of self-correction."""
 
     corrections: int = option("corrector steps after each step", default=1, minimum=0, maximum=CORRECTIONS)
-    resample: int = option("tokens that a corrector step draws again", default=1, minimum=1, maximum=TOKENS)
+    resample: int = option("tokens that each corrector step samples again", default=1, minimum=1, maximum=TOKENS)
     pick: Literal["random", "probability", "confidence", "margin"] = option(
-        "which tokens: random ones (exact, one at a time), or those of low probability, confidence or margin",
+        "tokens to sample again: random ones (exact, one at a time), or those of low probability, confidence or margin",
         default="random",
     )
-    pick_temperature: float = option("below 1 picks the worst tokens more strictly", default=1.0, minimum=1e-3)
-    revise: int = option(
-        "steps of self-correction after the last step, towards likely texts", default=0, minimum=0, maximum=CORRECTIONS
+    pick_temperature: float = option(
+        "temperature of `pick`: below 1, the worst tokens are picked more strictly", default=1.0, minimum=1e-3
     )
-    revise_time: float = option("the time that the network is given there", default=0.01, minimum=0, maximum=1)
-    revise_temperature: float = option("the temperature of its tokens there", default=0.1, minimum=0)
+    revise: int = option(
+        "steps of self-correction after the last step; they make texts likelier",
+        default=0,
+        minimum=0,
+        maximum=CORRECTIONS,
+    )
+    revise_time: float = option(
+        "time that the network is given in the steps of `revise`", default=0.01, minimum=0, maximum=1
+    )
+    revise_temperature: float = option("temperature of the tokens in the steps of `revise`", default=0.1, minimum=0)
 
     name: ClassVar[str] = "informed"
     label: ClassVar[str] = "With corrections"

@@ -39,7 +39,9 @@ class Klass(NetworkChooses):
     kl: float = option(
         "a mask is stable if its distribution changes by less than this KL divergence, in nats", default=0.01, above=0
     )
-    history: int = option("evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS)
+    history: int = option(
+        "number of evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS
+    )
 
     name: ClassVar[str] = "klass"
     label: ClassVar[str] = "All confident positions at once"

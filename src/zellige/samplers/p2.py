@@ -41,7 +41,7 @@ class P2(Sampler):
     """Path planning: the least likely tokens of each step are masked again, whether just drawn or standing."""
 
     strictness: float = option(
-        "weight of the revealed tokens; 0 masks none of them again, larger values mask more", default=1.0, minimum=0
+        "how readily revealed tokens are masked again: 0 never, larger values more", default=1.0, minimum=0
     )
 
     name: ClassVar[str] = "p2"

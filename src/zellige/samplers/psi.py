@@ -69,19 +69,22 @@ class Psi(Sampler):
     """Ancestral steps mixed with noise on the clean prediction; kappa = 1 is ancestral."""
 
     kappa: str = option(
-        f"weight of the reverse step, the rest noises the clean prediction: {KAPPA}", default="0.95", check=rule_of
+        f"weight of the reverse step against noise on the clean prediction: {KAPPA}", default="0.95", check=rule_of
     )
-    kappa_early: str = option("the same while t > t_on", default="1", check=rule_of)
-    kappa_late: str = option("the same for t <= t_off", default="1", check=rule_of)
-    t_on: float = option("the time at which `kappa` begins", default=0.5, minimum=0, maximum=1)
-    t_off: float = option("the time at which it ends", default=0.1, minimum=0, maximum=1)
+    kappa_early: str = option("the same for early steps, while t > t_on", default="1", check=rule_of)
+    kappa_late: str = option("the same for the last steps, from t <= t_off", default="1", check=rule_of)
+    t_on: float = option("time t from which `kappa` applies; t falls from 1 to 0", default=0.5, minimum=0, maximum=1)
+    t_off: float = option("time t at which `kappa` ends", default=0.1, minimum=0, maximum=1)
     pause: float | None = option(
-        "alpha at which time stands still for the steps of `kappa`; none: it does not", default=None, above=0, below=1
+        "value of alpha_t at which time is held fixed during the steps of `kappa` (default: time goes on)",
+        default=None,
+        above=0,
+        below=1,
     )
     grid: str = option(GRID, default="auto", check=known_grid)
     argmax: Literal["none", "last", "mu"] = option(
-        "the step to clean tokens takes the likeliest ones (last), those of the network's own prediction (mu), or "
-        "draws them",
+        "the last step, to clean tokens: sample them (none), take the likeliest (last), or take the "
+        "likeliest of the network's prediction (mu)",
         default="none",
     )
 

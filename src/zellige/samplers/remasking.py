@@ -55,11 +55,17 @@ class Remasking(Sampler):
     `state.memory` is (B, L), the probability that the network itself gave each token when it was drawn.
     """
 
-    remasking: Literal["cap", "rescale", "conf", "loop"] = option("cap, rescale, conf or loop", default="cap")
-    eta: float = option("probability of masking a token again; conf sets its own", default=0.02, minimum=0, maximum=1)
-    t_on: float = option("loop: where it begins", default=0.55)
-    t_off: float = option("loop: where it ends", default=0.05)
-    alpha_on: float = option("loop: share of tokens that are visible during it", default=0.9, above=0, below=1)
+    remasking: Literal["cap", "rescale", "conf", "loop"] = option(
+        "how many tokens are masked again (ReMDM): cap, rescale, conf (by confidence) or loop", default="cap"
+    )
+    eta: float = option(
+        "probability of masking a token again; conf computes its own", default=0.02, minimum=0, maximum=1
+    )
+    t_on: float = option("with `remasking` loop: time at which the loop begins", default=0.55)
+    t_off: float = option("with `remasking` loop: time at which the loop ends", default=0.05)
+    alpha_on: float = option(
+        "with `remasking` loop: fraction of tokens that are visible during the loop", default=0.9, above=0, below=1
+    )
     grid: str = option(GRID, default="uniform", check=known_grid)
     argmax: Literal["none", "last"] = option(**LAST, default="none")
 

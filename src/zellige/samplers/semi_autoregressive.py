@@ -183,12 +183,12 @@ class SemiAutoregressive(InBlocks):
         maximum=TOKENS,
     )
     cache: Kind = option(
-        "what is kept of an evaluation: none; prefix, keys and values before the block; dual, those on both sides of "
-        "it",
+        "cache of keys and values: none, prefix (those before the block), or dual (those on both sides of it)",
         default="none",
     )
     refresh: int | None = option(
-        "evaluations of a block until its whole text is read again (default: once, in the block's first evaluation)",
+        "with `cache`: evaluations until the whole text is read again (default: only in the first "
+        "evaluation of each block)",
         default=None,
         minimum=1,
         maximum=TOKENS,

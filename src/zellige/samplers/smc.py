@@ -304,16 +304,20 @@ class Smc(OnGrid):
         minimum=1,
         maximum=MOST,
     )
-    anneal: float = option("weigh the particles towards the model's distribution to this power", default=1.0, above=0)
+    anneal: float = option(
+        "sample from the model's distribution to this power: the particles are weighted towards it",
+        default=1.0,
+        above=0,
+    )
     resample_below: float = option(
-        "draw the particles anew where their effective sample size falls below this fraction of them",
+        "resample the particles when their effective sample size falls below this fraction of their number",
         default=0.5,
         minimum=0,
         maximum=1,
     )
     lookahead: int = option(
-        "clean sequences that each particle predicts at each step, whose reward weighs it; 0: the reward at the end "
-        "alone",
+        "clean sequences that each particle predicts at each step; their reward weighs the particle. 0: "
+        "only the reward at the end",
         default=4,
         minimum=0,
         maximum=MOST,

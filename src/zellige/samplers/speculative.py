@@ -66,21 +66,21 @@ class Speculative(Sampler):
     """Tokens drafted together by the network, verified one after another by its causal head."""
 
     order: str | Sequence[int] = option(
-        "random, forward, backward, or a list such as 2,0,1; the positions in the order in which they are drafted",
+        "order in which positions are drafted: random, forward, backward, or a list of positions from 0, such as 2,0,1",
         default="random",
     )
     window: int | None = option(
-        "tokens drafted in each pass at most (default: all masks)", default=None, minimum=1, maximum=TOKENS
+        "maximum of tokens drafted in each pass (default: all masks)", default=None, minimum=1, maximum=TOKENS
     )
     cosine: float | None = option(
-        "grow the passes: draft as many tokens as a cosine schedule reveals in this fraction of its time; 0.05: about "
-        "20 passes",
+        "draft few tokens at first and then more: each pass takes this fraction of the time of a cosine "
+        "schedule; 0.05: about 20 passes",
         default=None,
         above=0,
         maximum=1,
     )
     rounds: int = option(
-        "verifications of each pass: the drafts after a replaced token are verified again",
+        "verifications in each pass; each verifies again the drafts after a replaced token",
         default=1,
         minimum=1,
         maximum=TOKENS,

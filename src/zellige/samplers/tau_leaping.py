@@ -150,15 +150,25 @@ def _percent(fraction: float) -> str:
 class TauLeaping(OnGrid):
     """Poisson numbers of jumps, on a grid of times, with corrector steps. `state.memory` is a `Leaps`."""
 
-    jumps: Jumps = option("sum (ordered tokens), one or auto", default="auto")
+    jumps: Jumps = option(
+        "jumps of one position within a step: sum them (ordered tokens, such as pixels), take one, or auto",
+        default="auto",
+    )
     corrector: int = option(
-        "corrector steps after each step; 10 in the paper's code for images, in 500 steps",
+        "corrector steps after each step (the paper's code for images: 10, with 500 steps)",
         default=0,
         minimum=0,
         maximum=CORRECTOR,
     )
-    corrector_step: float = option("their size, in steps of the grid; 1.5 there", default=1.0, above=0)
-    corrector_from: float = option("the time from which on they are made; 0.1 there", default=1.0, above=0, maximum=1)
+    corrector_step: float = option(
+        "size of a corrector step, in steps of the grid (1.5 in the paper's code)", default=1.0, above=0
+    )
+    corrector_from: float = option(
+        "corrector steps are made from this time on, down to 0 (0.1 in the paper's code)",
+        default=1.0,
+        above=0,
+        maximum=1,
+    )
     argmax: Literal["none", "last"] = option(**LAST, default="none")
 
     name: ClassVar[str] = "tau_leaping"

@@ -55,8 +55,8 @@ class Infill(Sampling):
         hidden=True,
     )
     mask_token: str = option(
-        "what marks one missing token, a character or a subword; two and a star, __*, are a span of any length "
-        "(flexmdm)",
+        "sign for one missing token (a character or a subword); two and a star, __*, stand for a span of "
+        "any length (flexmdm)",
         default="_",
     )
 

@@ -24,43 +24,43 @@ class Sampling(Decoding, Request[Any]):
 
     count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
-        "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) "
-        "for each",
+        "random seed; each sample depends only on the seed and on its number; in Python also a pair "
+        "(seed, number) for each sample",
         default=0,
         typed=int,
     )
     length: int | None = option(
-        "tokens per sample (default: the model's length, or drawn from those of its documents if it was given them in "
-        "training); longer ones need a block sampler",
+        "tokens per sample (default: the model's length; if it was trained with the lengths of documents,"
+        " a length drawn from them); longer samples need a block sampler",
         default=None,
         minimum=1,
     )
     classes: Any = option(
-        "class to sample (class-conditional models); by name or number; or several",
+        "class to sample, by name or number, or several (class-conditional models)",
         default=(),
         flag="class",
         typed=tuple[str, ...],
     )
     classifier: Any = option(
-        "classifier of noisy texts that guides to the class: the folder of zellige train classifier; in Python also an "
-        "object",
+        "classifier that guides samples to the class: a folder that zellige train classifier wrote; in "
+        "Python also an object",
         default=None,
         typed=str | None,
     )
     first_order: bool = option(
-        "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, "
-        "approximate",
+        "with `classifier`: approximate it by its gradient, one evaluation per step instead of one for "
+        "each token; faster",
         default=False,
     )
     reward: Any = option(
-        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION of a list of samples, or the folder of a "
-        "classifier for log P(class | sample); in Python a function",
+        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION, which takes a list of samples, "
+        "or the folder of a classifier for log P(class | sample); in Python a function",
         default=None,
         typed=str | None,
     )
     batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
     defaults: bool = option(
-        "use the sampling options that the model recommends (its generation_config.json); else the method's",
+        "use the sampling options that the model recommends (its generation_config.json) instead of the method's",
         default=True,
     )
 

@@ -35,12 +35,13 @@ class Sample(Sampling):
     returns = "zellige.sampling.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
-        "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
+        "beginning of each sample; in Python also a list of them",
         default=None,
         typed=str | None,
     )
     chat: bool = option(
-        "take the prompt for a question, and write it by the model's chat template, or a plain one", default=False
+        "treat the prompt as a question in a chat: it is written by the model's chat template, or a plain one",
+        default=False,
     )
     fixed: Any = option(
         "given tokens (L,) or (N, L), -1 where one is free; of N rows the first has the first samples, then the second",
@@ -48,13 +49,13 @@ class Sample(Sampling):
         hidden=True,
     )
     reconstruct: Any = option(
-        "a text that the samples begin from: corrupted by the noise at the time `noise`, then denoised; in Python also "
-        "a list of texts of one length, or tokens (L,) or (N, L)",
+        "vary this text: it is noised as far as `noise` says, then denoised; in Python also a list of "
+        "texts of equal length, or tokens (L,) or (N, L)",
         default=None,
         typed=str | None,
     )
     noise: float = option(
-        "for `reconstruct`: time of the noise, from above 0 (little) to 1 (all)", default=0.5, above=0, maximum=1
+        "for `reconstruct`: how much noise, from little (above 0) to all (1)", default=0.5, above=0, maximum=1
     )
     alone: bool = option(
         "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes "

@@ -85,7 +85,7 @@ class Training(Request["Run"]):
     )
     epochs: float | None = option("passes over the training data, instead of steps", default=None, above=0)
     resume: bool = option("continue the run in this folder", default=False)
-    overwrite: bool = option("replace the run in this folder", default=False)
+    overwrite: bool = option("delete the run in this folder and start again", default=False)
 
     @classmethod
     def of(cls, training: object) -> "Training":
@@ -364,23 +364,23 @@ class Tune(Request["Run"]):
     alpha: float | None = may_follow(Adapter, "alpha", default=None)
     dropout: float | None = may_follow(Adapter, "dropout", default=None)
     targets: tuple[str, ...] | None = option(
-        "projections that are adapted, as a block calls them: qkv, out, mlp.0, query, value and others (default: all "
-        "of attention and MLP)",
+        "matrices that get an adapter, by their names in a block: qkv, out, mlp.0, query, value and "
+        "others (default: all of attention and MLP)",
         default=None,
     )
     length: int | None = option(
-        "tokens of a row of running text (default: as many as the model reads); pairs are as long as they are",
+        "tokens per sequence of running text (default: as many as the model reads); pairs keep their own length",
         default=None,
         minimum=1,
     )
     strict: bool = option(
-        "stop at a pair that is too long or has no answer (default: leave it out, and say how many)", default=False
+        "stop at a pair that is too long or has no answer (default: leave such pairs out and count them)", default=False
     )
     folder: str | Path | None = option(
         "folder for everything; default: runs/MODEL-tuned, numbered", default=None, flag="run"
     )
     resume: bool = option("continue the run in this folder", default=False)
-    overwrite: bool = option("replace the run in this folder", default=False)
+    overwrite: bool = option("delete the run in this folder and start again", default=False)
 
     @staticmethod
     def defaults() -> "Train":

@@ -30,7 +30,9 @@ class ClassifierOptions(OfModel):
     shown = "out data.path data.name data.labels steps batch lr layers seed device"
 
     request: TrainClassifier = inline(default=TrainClassifier())
-    data: Data = option("texts or images with classes (default: the data of the run)", default=Data())
+    data: Data = option(
+        "texts or images with classes to train on (default: the data of the run)", default=Data(), of_run=True
+    )
 
 
 @declared
@@ -38,7 +40,7 @@ class SpeculativeOptions(OfModel):
     shown = "out data.path data.name steps batch lr seed device"
 
     request: TrainSpeculative = inline(default=TrainSpeculative())
-    data: Data = option("texts (default: the data of the run)", default=Data())
+    data: Data = option("what to train on (default: the data of the run)", default=Data(), of_run=True)
 
 
 @declared
@@ -46,7 +48,7 @@ class DistillOptions(OfModel):
     shown = "by teacher-steps rounds divergence out data.path data.name steps batch lr seed device"
 
     request: TrainDistill = inline(default=TrainDistill())
-    data: Data = option("texts (default: the data of the run)", default=Data())
+    data: Data = option("what to train on (default: the data of the run)", default=Data(), of_run=True)
 
 
 @dataclass(frozen=True)

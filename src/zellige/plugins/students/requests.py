@@ -151,30 +151,35 @@ class TrainDistill(OnModel["DistillRecord"]):
     returns = "zellige.plugins.students.distill:DistillRecord"
 
     out: str | Path | None = _out(
-        "folder to write, a model as any other (default: the run's name with -distilled; in Python: none)"
+        "folder to write the student into (default: the run's name with -distilled; in Python: none)"
     )
     data: Any = option(
         "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
     )
     by: Literal["auto", "sdtt", "consistency", "di4c"] = option(
-        "sdtt: a step learns what several of the teacher say, for masked models; consistency: the same along a path of "
-        "noise, for uniform noise; di4c: a mixture, whose tokens of one step depend on each other; auto: sdtt or "
-        "consistency",
+        "sdtt: one step of the student learns several steps of the teacher, for masked models; "
+        "consistency: the same along one path of noise, for uniform noise; di4c: a mixture, so that the "
+        "tokens of a step can depend on each other; auto: sdtt or consistency, as the noise is",
         default="auto",
     )
     teacher_steps: int = option("steps of the teacher in the first round", default=64, minimum=2)
-    rounds: int = option("rounds; each divides the steps by `merge`", default=4, minimum=1)
-    merge: int = option("steps of the teacher that the student takes in one", default=2, minimum=2)
+    rounds: int = option("number of rounds; each divides the number of sampling steps by `merge`", default=4, minimum=1)
+    merge: int = option("teacher steps that one student step replaces", default=2, minimum=2)
     divergence: Literal["kl", "reverse-kl", "tvd", "mse"] = option(
-        "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of "
-        "logarithms",
+        "what is minimized between teacher and student: kl(teacher || student), reverse-kl, total "
+        "variation (tvd), or the squared error of logarithms (mse)",
         default="kl",
     )
-    latents: int | None = option("components of the mixture of di4c (default: 8)", default=None, minimum=2)
+    latents: int | None = option("for di4c: number of components of the mixture (default: 8)", default=None, minimum=2)
     steps: int = option("training steps of each round", default=500, minimum=1)
     batch: int = _batch(default=16)
     lr: float = _lr(default=3e-4)
-    ema: float = option("decay of the averaged weights, which teach the next round", default=0.99, minimum=0, below=1)
+    ema: float = option(
+        "decay of the averaged weights; the averaged student is the teacher of the next round",
+        default=0.99,
+        minimum=0,
+        below=1,
+    )
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 

@@ -33,24 +33,24 @@ class Listening(Loading):
     )
     port: int = option("port to listen at (0: any free port)", default=8000, minimum=0, maximum=65_535)
     seconds: float = option("time limit per request, queueing included", default=120.0, above=0, maximum=86_400)
-    steps: int = option("maximum of sampling steps per request", default=2_000, minimum=1, maximum=1_000_000)
-    batch: int = option("texts sampled at once, over all requests", default=16, minimum=1, maximum=10_000)
-
-    def limits(self) -> "Limits":
-        from .guard import Limits
-
-        return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
+    steps: int = option("most sampling steps of a request", default=2_000, minimum=1, maximum=1_000_000)
 
 
 @declared
 class Serve(Listening):
     usage = "RUN [options]"
 
-    run: str = option("a run, a saved folder or a hub id", default="", argument="RUN")
+    run: str = option("a run, an included model, a folder or a hub id", default="", argument="RUN")
     name: str | None = option("name of the model in requests (default: RUN)", default=None)
     token: str | None = option(
-        "secret token that each request must send; default: the environment's ZELLIGE_TOKEN, else none", default=None
+        "secret token that each request must send (default: the environment's ZELLIGE_TOKEN, else none)", default=None
     )
+    batch: int = option("texts sampled at once, over all requests", default=16, minimum=1, maximum=10_000)
+
+    def limits(self) -> "Limits":
+        from .guard import Limits
+
+        return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
 
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -78,12 +78,11 @@ class Play(Listening):
     usage = "[RUN ...] [options]"
 
     run: tuple[str, ...] = option(
-        "a run, a saved folder or a hub id; or several, to put side by side (default: the models that come with "
-        "Zellige)",
+        "a run, an included model, a folder or a hub id; several are shown side by side (default: the included models)",
         default=(),
         argument="RUN ...",
     )
-    included: bool = option("offer the models that come with Zellige, too", default=True)
+    included: bool = option("also offer the models that come with Zellige", default=True)
 
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -122,20 +121,21 @@ def answer_requests(
     from .guard import address, answer_forever, listen
 
     with listen(chosen.host, chosen.port) as listening:
-        if warning := open_to_others(chosen.host, token):
+        if warning := open_to_others(chosen, token):
             terminal.note(warning)
         terminal.result(f"{line(address(listening))}   Ctrl-C stops it")
         sys.stdout.flush()
         answer_forever(app, listening)
 
 
-def open_to_others(host: str, token: str | None) -> str | None:
+def open_to_others(chosen: Listening, token: str | None) -> str | None:
     """Warning about an address that others reach."""
     from .guard import loopback
 
-    if loopback(host) or token is not None:
+    if loopback(chosen.host) or token is not None:
         return None
-    return f"{host} lets other machines in, whoever finds it; leave --host out, or give a --token to serve"
+    protection = "or set a --token" if isinstance(chosen, Serve) else "as play has no token"
+    return f"{chosen.host} lets in every machine that can reach this one; leave --host out, {protection}"
 
 
 def need_web(command: str) -> None:

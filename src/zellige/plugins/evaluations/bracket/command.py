@@ -33,7 +33,7 @@ class BracketOptions(OfModel):
         default=False,
     )
     request: EvaluateBracket = inline(default=EvaluateBracket())
-    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    data: Data = option("what to evaluate (default: the data of the run)", default=Data(), of_run=True)
 
 
 def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) -> "Bracket":

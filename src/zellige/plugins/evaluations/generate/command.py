@@ -42,7 +42,7 @@ class GenerateOptions(OfModel):
 
     request: EvaluateSamples = inline(default=EvaluateSamples())
     options: SamplerOptions = inline(default=SamplerOptions())
-    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    data: Data = option("what to evaluate (default: the data of the run)", default=Data(), of_run=True)
     out: str | None = option(
         "folder for the samples and results (default: the run's); generate.jsonl, generate-JUDGE.json, .md and figures",
         default=None,

@@ -26,7 +26,7 @@ class StepsOptions(OfModel):
     shown = "steps data.path data.name split draws limit seed processes device"
 
     request: EvaluateSteps = inline(default=EvaluateSteps())
-    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    data: Data = option("what to evaluate (default: the data of the run)", default=Data(), of_run=True)
 
 
 def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "StepsTable | None":

@@ -137,7 +137,7 @@ def samplers_form() -> Any:
         shown = "samplers steps samples limit data.path data.name out batch seed device head"
 
         request: CompareSamplers = inline(default=CompareSamplers())
-        data: Data = option("a data set other than the run's own, or its path", default=Data())
+        data: Data = option("what to evaluate (default: the data of the run)", default=Data(), of_run=True)
 
     return SamplersOptions
 
