@@ -135,7 +135,7 @@ def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
     assert listed["eta"] == {
         "name": "eta",
         "kind": "number",
-        "note": "probability of masking a token again; conf sets its own",
+        "note": "probability of masking a token again; conf computes its own",
         "default": 0.02,
     }
     assert listed["order"]["note"].startswith("forward, backward")
