@@ -138,7 +138,7 @@ def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
         "note": "probability of masking a token again; conf computes its own",
         "default": 0.02,
     }
-    assert listed["order"]["note"].startswith("forward, backward")
+    assert listed["order"]["note"].startswith("order in which positions are filled: forward")
     assert not any("--" in option["note"] for option in listed.values())
 
 
