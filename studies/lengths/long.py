@@ -39,7 +39,9 @@ def main() -> None:
     how |= {"stride": chosen.stride} if chosen.stride else {}
     known, at = [], []  # how many tokens are there, and when
     frame = None
-    for frame in watch(model, count=chosen.count, batch=chosen.count, length=chosen.length, seed=0, defaults=False, **how):
+    for frame in watch(
+        model, count=chosen.count, batch=chosen.count, length=chosen.length, seed=0, defaults=False, **how
+    ):
         blank = model.method.begin if frame.mask is None else frame.mask
         known.append(int((frame.x != blank).sum(-1).min()))
         at.append(frame.seconds)
