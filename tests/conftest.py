@@ -28,12 +28,6 @@ def golden_folder() -> Path:
     return GOLDEN
 
 
-@pytest.fixture
-def no_page(monkeypatch):
-    """The page that ends a training is not drawn: for tests that are about something else, and then ten times as quick."""
-    monkeypatch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")
-
-
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
     """No test goes out, and each sees what a machine without a network sees."""

@@ -102,9 +102,6 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("ZELLIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(
-            "zellige.plugins.report.write", lambda folder, **_: folder / "report.html"
-        )  # no row is about a page's drawing
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
         on = f"--size small --data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
         for method in (

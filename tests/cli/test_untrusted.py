@@ -55,7 +55,6 @@ def folder(tmp_path_factory):
 def run(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")  # it takes seconds
 
     def call(command: str):
         code = cli.main(shlex.split(command))

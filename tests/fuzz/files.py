@@ -154,5 +154,5 @@ def judge(here: world.World, sound: world.Outcome, done: world.Outcome) -> None:
 
 def lasting(text: str) -> str:
     """A result without what differs from time to time: seconds, speeds, sizes; and without where it was written."""
-    text = re.sub(r"\n  (written|again) .*|   report\.html", "", text)
+    text = re.sub(r"\n  (written|again) .*", "", text)
     return re.sub(r"in [\d.,]+ \S+|[\d.,]+[kM]? tokens/s|[\d.,]+ [kM]B|[\d.,]+ ms|peak \S+ \S+", "", text)

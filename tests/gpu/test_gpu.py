@@ -183,7 +183,7 @@ def table(folder) -> list[dict[str, str]]:
 
 
 @device
-def test_a_training(device, tmp_path, no_page):
+def test_a_training(device, tmp_path):
     """The losses of the CPU; resumed, the same weights; evaluated on either device, the same bound; and its meters."""
     one = {"devices": 1} if device == "cuda" else {}
     ours, theirs = trained(tmp_path / "a", "cpu"), trained(tmp_path / "b", device, **one)
@@ -205,7 +205,7 @@ def test_a_training(device, tmp_path, no_page):
 
 @device
 @pytest.mark.parametrize("precision", ["bfloat16", "tf32"])
-def test_a_training_in_fewer_bits(precision, device, tmp_path, no_page):
+def test_a_training_in_fewer_bits(precision, device, tmp_path):
     before = torch.get_float32_matmul_precision()
     one = {"devices": 1} if device == "cuda" else {}
     losses = [
@@ -236,7 +236,7 @@ def test_convolutions_of_a_float32_model_are_in_float32(device, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_any_number_of_gpus_takes_the_same_steps(tmp_path, no_page):
+def test_any_number_of_gpus_takes_the_same_steps(tmp_path):
     gpus = torch.cuda.device_count()
     if gpus < 2:
         pytest.skip(f"{gpus} GPU here, and this compares one with several")

@@ -212,7 +212,7 @@ def test_data_that_lies_elsewhere_by_now(run, capsys, tmp_path):
     assert "`data.path`" not in page
 
 
-def test_trained_from_the_command_line(tmp_path, capsys, no_page):
+def test_trained_from_the_command_line(tmp_path, capsys):
     words = ["--net.layers", "1", "--net.hidden", "16", "--net.heads", "2", "--train.steps", "2", "--train.batch", "4"]
     words += [
         "--train.validate-rows",

@@ -313,10 +313,11 @@ def test_a_training_and_its_report_say_how_samples_are_drawn(tmp_path, monkeypat
     assert cli.main(f"train bd3lm --block 4 --data.path notes.txt --run r {small} --train.validate-rows 4".split()) == 0
     words = "block_sampler confidence, confidence entropy, temperature 0.7, top_p 0.9; zellige sample --no-defaults draws from"
     assert f"samples are drawn by {words} the model's own distribution" in capsys.readouterr().err
+    assert cli.main(["report", "r"]) == 0
     assert f"by the model&#x27;s defaults: {words} its own distribution" in (tmp_path / "r" / "report.html").read_text()
 
 
-def test_a_training_leaves_them_with_its_run(tmp_path, monkeypatch, no_page):
+def test_a_training_leaves_them_with_its_run(tmp_path, monkeypatch):
     """In every checkpoint, also of a run that goes on; its samples are drawn by them. They go where the model goes; a
     run that begins with it has those of its own method, and a tuned model those of its base."""
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))

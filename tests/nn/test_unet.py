@@ -623,7 +623,7 @@ def test_trains_is_saved_and_loads(name, choices, net, tmp_path):
     assert len(zellige.sample(again, count=1, steps=2, seed=0)) == 1
 
 
-def test_on_the_command_line(tmp_path, capsys, no_page):
+def test_on_the_command_line(tmp_path, capsys):
     flags = f"--data.name digits --net.kind unet --net.channels 8 --net.multipliers 1 1 --net.blocks 1 --net.attention 0 {FEW}"
     assert main(["train", "mdlm", *flags.split(), "--data.labels", "--run", str(tmp_path / "run")]) == 0
     assert ", a U-Net of 8, 8 channels, 10 classes, length 64, " in "".join(capsys.readouterr())

@@ -222,7 +222,7 @@ def text(tmp_path: Path) -> list[str]:
     return [*data, *net, *train, "--train.validate-rows", "2"]
 
 
-def test_a_run_of_a_recipe_is_the_recipe_but_for_what_is_typed_and_goes_on(text, tmp_path, capsys, no_page):
+def test_a_run_of_a_recipe_is_the_recipe_but_for_what_is_typed_and_goes_on(text, tmp_path, capsys):
     run = str(tmp_path / "run")
     assert main(["train", "--recipe", "mdlm-owt", *text, "--run", run]) == 0
     assert "recipe mdlm-owt: MDLM reports ≤ 23.21 PPL" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_a_run_of_a_recipe_is_the_recipe_but_for_what_is_typed_and_goes_on(text,
     assert "is a run of mdlm-owt, not of mdlm-lm1b; leave --recipe out" in capsys.readouterr().err
 
 
-def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monkeypatch, no_page):
+def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--recipe", "bd3lm-owt-pretrain", "--block", "16", *text]) == 0
     assert main(["train", "--recipe", "bd3lm-owt", *text]) == 0

@@ -465,16 +465,6 @@ def test_a_page_asks_a_large_model_of_images_less(channels, steps):
     assert work.Work(own, 64).steps == 64  # what is asked for is done
 
 
-def test_a_page_asks_no_more_than_it_was_allowed(model):
-    """After 20 steps the page of `zellige train` took as long as these."""
-    whole = work.Work(model)
-    for rows in (96, 300, whole.total - 1):
-        assert work.Work(model, rows=rows).total <= rows
-    assert work.Work(model, rows=10**9).total == whole.total
-    least = work.Work(model, rows=1)
-    assert (least.watched, least.texts, least.steps) == (1, 2, 8)
-
-
 def test_a_page_too_large_loses_samples_last_first(written, model, corpus, tmp_path, monkeypatch):
     whole = len(written.read_bytes())
     monkeypatch.setattr(assemble, "LIMIT", whole - 100)

@@ -78,7 +78,7 @@ def test_promised_is_that_of_all_devices_in_the_precision_of_the_run(monkeypatch
 
 
 @pytest.mark.parametrize("promise", [None, 1e12])
-def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch, no_page):
+def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "promised", lambda *_: promise)
     t = Train(
         steps=4, batch=4, validate_every=2, validate_rows=4, log_every=1, samples=0, device="cpu", tensorboard=True

@@ -111,7 +111,7 @@ def test_each_process_says_its_own_error_and_the_first_one_alone_the_rest(enviro
     )
 
 
-def test_a_launcher_begins_a_run_with_resume(tmp_path, environment, monkeypatch, capsys, no_page):
+def test_a_launcher_begins_a_run_with_resume(tmp_path, environment, monkeypatch, capsys):
     """The same command is started again after a failure: it may name a size, too, and goes on in the second place."""
     monkeypatch.chdir(tmp_path)
     first, again = ([*BEGINS.split(), "--train.steps", steps] for steps in "23")

@@ -35,7 +35,6 @@ PHASES = {  # where the signal comes, at which call, and the step that is saved 
     "validation": ("zellige.training.validation", "Validation._bound", 1, 2),
     "the last save": ("zellige.models.checkpoint.write", "Writer.save_checkpoint", 2, 3),
     "the end": ("zellige.training.fit", "Loop.close", 1, 3),
-    "the report": ("zellige.plugins.report", "write", 1, 3),
 }
 
 
@@ -85,7 +84,6 @@ def server():
             "zellige.training.fit",
             "zellige.training.session",
             "zellige.cli.train",
-            "zellige.plugins.report",
             __name__,
         ]
     )
@@ -104,7 +102,7 @@ def command(
     return process.exitcode, (folder / "said").read_text(encoding="utf-8").splitlines()
 
 
-OTHERS = {"reading": [], "validation": [], "Lightning's start": [pytest.mark.long], "the report": [pytest.mark.long]}
+OTHERS = {"reading": [], "validation": [], "Lightning's start": [pytest.mark.long]}
 NEIGHBOURS = ("building", "announcing", "before Lightning", "after the start", "between steps", "the end")
 CASES = [
     pytest.param(phase, signal.SIGTERM, marks=pytest.mark.long if phase in NEIGHBOURS else []) for phase in PHASES
@@ -143,12 +141,7 @@ def test_every_phase_ends_with_the_signal_and_says_what_is_saved(phase, number, 
     assert code == 128 + number, said
     last, step = newest(tmp_path / "run" / "checkpoints"), PHASES[phase][3]
     assert (last and last.name) == (step and step_name(step))
-    if phase == "the report":
-        assert said[-2:] == [
-            "note: the run is whole and saved, without report.html; zellige report run writes it",
-            "stopped",
-        ]
-    elif step is None:
+    if step is None:
         assert "stopped before a step was taken; nothing is on disk yet" in said[-2:]
     else:
         assert said[-2:] == [f"stopped and saved at step {step}", "  go on: zellige train mdlm --run run --resume"]
@@ -165,7 +158,7 @@ def test_what_was_stopped_goes_on(phase, server, tmp_path):
     safe = f"step {step} is safe on disk" if step else "nothing is on disk yet"
     assert code == 143
     assert said[-2:] == [f"stopped before a step was taken; {safe}", f"  go on: zellige {words}"]
-    code, said = command(server, tmp_path, "the report", 0, words)
+    code, said = command(server, tmp_path, "the end", 0, words)
     assert code == 0, said
     assert newest(tmp_path / "run" / "checkpoints").name == "step-000003"
 
@@ -178,4 +171,4 @@ def test_a_signal_that_is_ignored_at_the_start_stays_ignored(phase, number, serv
     """As nohup and the background jobs of a shell have it: Ctrl-C is for who is in the foreground."""
     code, said = command(server, tmp_path, phase, number, ignored=number)
     assert code == 0, said
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert newest(tmp_path / "run" / "checkpoints").name == "step-000003"

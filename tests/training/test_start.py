@@ -26,7 +26,6 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("ZELLIGE_CACHE", str(folder / "cache"))
-        patch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")
         Path("old.txt").write_text("the cat and a dog saw it all " * 300)
         Path("new.txt").write_text("a cat saw it " * 500)
         Path("foreign.txt").write_text("a cat saw 7 " * 500)
@@ -36,7 +35,7 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def begun(place, tmp_path, monkeypatch, no_page):
+def begun(place, tmp_path, monkeypatch):
     """A copy of that folder, to work in."""
     shutil.copytree(place, tmp_path / "start", symlinks=True)
     monkeypatch.chdir(tmp_path / "start")

@@ -16,10 +16,10 @@ from ..base.errors import InputError
 from ..base.plugins import named, ours
 from ..base.processes import this_process
 from ..base.requests import inline, option, option_of
-from ..base.trust import allow, reading, refuse_code
+from ..base.trust import reading, refuse_code
 from ..data import DATASETS, Data
 from ..show.numbers import path
-from ..show.progress import Bar, TrainingBar
+from ..show.progress import TrainingBar
 from ..show.terminal import Terminal
 from ..training.requests import SECTIONS, Training
 from . import options
@@ -186,53 +186,21 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         finished_run = complete.start(progress)
     finally:
         progress.close()
-    trained(
-        terminal, finished_run, finished_run.steps * finished_run.config.train.batch * 3 // 10, complete.method_class
-    )
+    trained(terminal, finished_run, complete.method_class)
     put_json(terminal, finished_run.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
-def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | None" = None, then: str = "") -> None:
-    """The end of a run: what it came to, its page, what to type next.
+def trained(terminal: Terminal, run: "Run", method: "type[Method] | None" = None, then: str = "") -> None:
+    """The end of a run: what it came to, and what to type next."""
+    from ..methods import METHODS, reference
+    from ..training.run import summary
 
-    rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts
-    for two.
-    """
-    folder = run.folder
-    with Bar(terminal, "draw the report", 1) as bar:
-        from .. import report
-        from ..methods import METHODS, reference
-        from ..models.model import load
-        from ..training.run import summary
-
-        own = None if method is None or method in METHODS.values() else reference(method)
-        method_option = f" --method {path(own)}" if own else ""
-        try:
-            model = load(folder, method=method) if method_option else None
-            with allow(remote=True):  # what it was trained on was asked for
-                show_progress = lambda done, total: bar.update(done, total=total)  # noqa: E731
-                page = f", {report.write(folder, model=model, rows=rows, progress=show_progress).name}"
-        except Exception as error:  # the model is there: a page that fails is no reason to end with an error
-            page = ""
-            terminal.warn(
-                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{method_option} tries "
-                "again"
-            )
-        except BaseException:  # a signal
-            terminal.warn(
-                f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes "
-                "it"
-            )
-            raise
-    *lines, last = summary(run)
-    for line in lines:
+    own = None if method is None or method in METHODS.values() else reference(method)
+    folder = f"{path(run.folder)} --method {path(own)}" if own else path(run.folder)
+    for line in summary(run):
         terminal.result(line)
-    terminal.result(last + page)
-    commands = (
-        f"zellige evaluate {path(folder)}{method_option}",
-        f"zellige sample {path(folder)}{method_option} --watch",
-    )
+    commands = (f"zellige evaluate {folder}", f"zellige sample {folder} --watch", f"zellige report {folder}")
     terminal.try_next(*commands, *([then] if then else []))
 
 

@@ -55,6 +55,6 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
     finally:
         progress.close()
     export = f"zellige export {path(run.folder)} --out merged"
-    trained(terminal, run, rows=run.steps * run.config.train.batch * 3 // 10, then=export)
+    trained(terminal, run, then=export)
     put_json(terminal, run.to_dict() | {"seconds": time.monotonic() - began})
     return 0

@@ -241,7 +241,7 @@ NEW = f"--data.name text --data.path text.txt --net.length 16 --train.steps 1 --
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, no_page):
+def run(tmp_path, monkeypatch):
     """The command line in a folder with a text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))

@@ -83,7 +83,7 @@ def pairs_file(folder, messages: bool):
 @pytest.mark.parametrize(
     "system", ["sdar", *(pytest.param(name, marks=pytest.mark.long) for name in ("qwen3", "llada", "bert"))]
 )
-def test_there_and_back(system, tmp_path, monkeypatch, no_page, capsys):
+def test_there_and_back(system, tmp_path, monkeypatch, capsys):
     """Import, tune, evaluate, sample and export; what is exported has the logits of base and adapter, and of transformers."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))

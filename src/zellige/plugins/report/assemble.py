@@ -45,7 +45,6 @@ def write(
     model: Any = None,
     steps: int | None = None,
     seed: int = 0,
-    rows: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Write the report of a run and return its path.
@@ -56,7 +55,6 @@ def write(
         model: the run's model if it is already in memory; else its best checkpoint is loaded.
         steps: of the watched samples, at most 199; 64 unless said, of images and the like 32, of a large model fewer.
         seed: of the watched samples and of the noise in the loss against t.
-        rows: network evaluations of one row that samples and loss take together, about; some seconds' worth by default.
         progress: called with how much of the model's work is done, and how much there is.
 
     Raises:
@@ -76,7 +74,7 @@ def write(
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     figures, player, infilling = [page.html_note(problem)], None, ""
     if model is not None:
-        work = Work(model, steps, progress, rows)
+        work = Work(model, steps, progress)
         figures, player = _ask(model, corpus, missing, work, seed)
         infilling = _filled(model, corpus, work, seed)
         work.passed(work.total)  # also what was left out, as it has no meaning for this model

@@ -1,7 +1,4 @@
-"""Budget of a page: as many samples and steps as some seconds allow, and the progress so far.
-
-The page of a short training asks less than the training did: `rows` limits its network evaluations.
-"""
+"""Budget of a page: as many samples and steps as some seconds allow, and the progress so far."""
 
 from zellige.base.requests import Progress
 from zellige.models.model import Model
@@ -10,7 +7,6 @@ from zellige.show.kinds import of
 from zellige.training.cost import model_flops
 
 WATCHED = 4  # samples in the player
-PARTS = 3  # samples, what is filled in, the integrand: a limit is shared by them
 FILLED = 8  # rows that are filled in
 TEXTS = 16  # over which the integrand is averaged
 POINTS = 16  # times at which it is computed
@@ -27,14 +23,7 @@ class Work:
         watched, filled, texts: rows of each part.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        steps: int | None = None,
-        progress: Progress | None = None,
-        rows: int | None = None,
-    ):
-        """rows: about the most network evaluations of a row; of each part there is a least."""
+    def __init__(self, model: Model, steps: int | None = None, progress: Progress | None = None):
         method = model.method
         weights, L = list(method.parameters()), method.shape[0]
         flops = (model.config and model_flops(model.config, method)) or 6.0 * sum(p.numel() for p in weights) * L
@@ -42,8 +31,6 @@ class Work:
         masks = getattr(method.process, "mask", None) is not None
         self.row = flops / 3 + ENTRY[masks] * L * states
         self.budget = 1e15 if weights and weights[0].device.type == "cuda" else 2e11  # FLOP of a part: seconds
-        if rows is not None:
-            self.budget = min(self.budget, self.row * rows / PARTS)
         if steps is None:
             steps = STEPS if of(model.tokenizer).running else STEPS_OF_IMAGES
             steps = max(8, min(steps, int(self.budget / (2 * self.row))))
