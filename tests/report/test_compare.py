@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import zellige
 import zellige.plugins.studies.compare.command
@@ -773,6 +774,15 @@ def test_the_figure_has_a_point_and_a_line_for_each(kind):
     heights = sorted(t.get_position()[1] for t in names)
     points = fig.get_size_inches()[1] * 72 * 0.72
     assert min(np.diff(heights)) * points > 9.5  # no name covers another
+
+
+def test_a_line_whose_end_is_no_number_has_no_name():
+    fig = Figure()
+    ax = fig.subplots()
+    ax.plot([1, 2], [3, 4])
+    figure._name(ax, [(2, 4.0, "mdlm", "red"), (2, math.nan, "ar", "blue"), (2, math.inf, "udlm", "green")], 300.0)
+    fig.savefig(io.StringIO(), format="svg")
+    assert [text.get_text() for text in ax.texts] == ["mdlm"]
 
 
 # ---------------------------------------------------------------------------------------------------- a paper's table

@@ -125,12 +125,14 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
 
 
 def _name(ax: Axes, ends: list[tuple[float, float, str, str]], points: float) -> None:
-    """Each line's name at its end, to the right of the panel; moved apart where lines end close together.
+    """Each line's name at its end, to the right of the panel; moved apart where lines end close together. A line that
+    ends nowhere, since the judge has no number there, has no name.
 
     Args:
         ends: x, y, name and colour of each.
         points: the height of the panel.
     """
+    ends = [end for end in ends if math.isfinite(end[1])]
     low, high = ax.get_ylim()
     ax.set_ylim(low, high)
     least = 10.5 / points * (high - low)
