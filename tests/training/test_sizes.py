@@ -228,8 +228,8 @@ def test_the_parameters_are_at_least_so_many(net):
 def test_sizes_that_no_machine_holds_are_refused_before_the_text_is_read(net, train, wrong, tmp_path, monkeypatch):
     monkeypatch.setattr("zellige.training.setup.prepare", lambda *_, **__: pytest.fail("the text was read"))
     monkeypatch.setattr("zellige.training.device.machine_memory", lambda: 64e9)
+    settings = Train(**train, device="cpu", precision="float32")  # "auto" depends on the CPU
     with pytest.raises(InputError, match=f"^{wrong}.* of memory, and there are 64.0 GB; choose smaller sizes$"):
-        settings = Train(**train, device="cpu", precision="float32")  # "auto" depends on the CPU
         zellige.train("mdlm", net=Net(**net), train=settings, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
