@@ -123,7 +123,9 @@ class Model:
             )
         if not isinstance(about, Mapping | None):
             raise InputError(f"`about` is {of_kind(about)}; it must be a dict or None")
-        self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
+        self.method: Any = method.eval()  # of a subclass, whose own attributes are read in many places
+        self.tokenizer: Any = tokenizer
+        self.config, self.about = config, dict(about or {})
         self.defaults = {} if defaults is None else defaults
 
     if not TYPE_CHECKING:  # a type checker knows what there is
