@@ -78,7 +78,7 @@ class Play(Listening):
     usage = "[RUN ...] [options]"
 
     run: tuple[str, ...] = option(
-        "a run, an included model, a folder or a hub id; several are shown side by side (default: the included models)",
+        "a run, an included model, a folder or a hub id; several are shown side by side (default: all included models)",
         default=(),
         argument="RUN ...",
     )
