@@ -90,7 +90,8 @@ def files(app, name, source):
 
     places = r"examples/[^)]*\.(?:ipynb|py|sh)|src/zellige/[^)#]*|studies/[^)#]*|tests/[^)#]*"
     link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
-    source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
+    role = lambda match: f"{{download}}`{match[1].replace('`', '')} <{match[2]}>`"  # noqa: E731 - code in it would end it
+    source[0] = re.sub(link, role, source[0])
     source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./CONTRIBUTING\.md", r"](\1contributing.md", source[0])
 
 
