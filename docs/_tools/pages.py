@@ -34,11 +34,11 @@ IN_ONE_ORDER = (
     "([any-order likelihood](../learn/glossary.md#any-order-likelihood)).\n"
 )
 
-LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; a command, where its head shows none
-    "bound": (bound, ""),
-    "bracket": (two_sides, ""),
-    "conditional": (conditional, ""),
-    "probe": (probe, "zellige evaluate runs/mdlm-notes --probe ag_news"),
+LIKELIHOODS: dict[str, Any] = {  # page: the file that computes it
+    "bound": bound,
+    "bracket": two_sides,
+    "conditional": conditional,
+    "probe": probe,
 }
 
 
@@ -137,15 +137,10 @@ def sampler_page(name: str) -> Iterator[str]:
 
 def metric_page(name: str) -> Iterator[str]:
     if name in LIKELIHOODS:
-        module, typed = LIKELIHOODS[name]
-        if typed:
-            yield shell(typed)
-        yield docstring(module)
-        yield source(module)
+        yield docstring(LIKELIHOODS[name])
+        yield source(LIKELIHOODS[name])
         return
     rows = of_samples()[name]
-    if "features" in rows[0].takes and not rows[0].of_images:
-        yield shell("zellige evaluate runs/pydocs --generate --mauve")
     better = {True: "higher", False: "lower", None: "as that of real text"}
     if name == "perplexity":
         better[False] = "lower, at equal entropy"
@@ -216,6 +211,12 @@ def source(module: Any) -> str:
     return f"In `{module.__name__.replace('.', '/')}.py`; [the reference](../reference/api.md) has all names.\n"
 
 
+HEADS = {  # kind: the sentence above its list
+    "methods": "The name in code style is that of the command: `zellige train mdlm`.",
+    "samplers": "The name in code style is that of the option: `zellige sample MODEL --sampler ancestral`.",
+    "metrics": "`zellige evaluate MODEL` gives the bound, `zellige evaluate MODEL --generate` the metrics of samples.",
+}
+
 KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
     "methods": ("Methods", METHODS, method_page),
     "samplers": ("Samplers", SAMPLERS, sampler_page),
@@ -238,10 +239,11 @@ def index(kind: str) -> str:
         groups = {"Likelihoods and features": [*LIKELIHOODS], "Samples of text": texts, "Samples of images": images}
     else:
         groups = {"": names}
-    lines = [f"# {caption}", ""]
+    lines = [f"# {caption}", "", HEADS[kind], ""]
     for title, members in groups.items():
         lines += [f"## {title}", ""] if title else []
-        rows = [[f"[{heading(kind, name)}]({name}.md)", *summary(kind, name)] for name in members]
+        typed = "" if kind == "metrics" else " `{}`"
+        rows = [[f"[{heading(kind, name)}]({name}.md){typed.format(name)}", *summary(kind, name)] for name in members]
         lines += [table(rows, ["", "what it is", "use it", "it costs"])]
     return "\n".join([*lines, "```{toctree}", ":hidden:", "", *names, "```", ""])
 

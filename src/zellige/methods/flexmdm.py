@@ -22,19 +22,20 @@ x_0, by (1), and P that of the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[
 the sum of the log rates of its jumps less the integral of all rates. In Q a missing token has the rate 1/t, whatever
 else happened; the rates q / t of unmasking cancel. With E_Q of the sum over insertions = E_Q of the integral of c_i /
 t, this is (3). With the exact network the mean of (3) over the data is the entropy of the data, so (3) is tight there:
-given the path until t, every text and every place of x_t in it has the weight p(x_0) t^{n - length of x_t}, which x_t
-alone determines. So the process of the data is Markov in x_t, and P = Q. (The loss of the published code is the
-divergence of c_i and t lambda_i: c_i log c_i / t more, a looser bound by a constant of the data.)
+given the path until t, each text x_0 that contains x_t, and each place of x_t in it, has the weight p(x_0) t^{n -
+length of x_t}, in which the path does not occur. So the process of the data is Markov in x_t, and P = Q. (The loss of
+the published code is the divergence of c_i and t lambda_i: c_i log c_i / t more, a looser bound by a constant of the
+data.)
 
 The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is
 infinite. For it to be finite, q must be above 1/2.
 
 **Infilling.** Given tokens are shown at all times, and nothing is inserted between two of them. The network sees these
 closed gaps (`Net.given`, at the position right of a gap); then (3), over the open gaps and the masks, bounds -log
-p(span | given tokens), and is tight. For that a share of the training texts, `spans`, is noised in one span alone: with
-`a` tokens before and `b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution of a
-and b must not depend on n, or the network learns another one of lengths. In a shorter text a uniform span is masked and
-not deleted, for spans of known length.
+p(span | given tokens), and is tight. For that a fraction of the training texts, `spans`, is noised in one span alone:
+with `a` tokens before and `b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution
+of a and b must not depend on n, or the network learns a wrong distribution of lengths. In a shorter text a uniform span
+is masked and not deleted, for spans of known length.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|

@@ -20,12 +20,12 @@ in truth.
 | absorbing, uniform | loglinear, geometric | Score | continuous | analytic (= ancestral), euler |
 
 Differences from the paper: `loss` is the paper's, the diffusion term alone; `bound` adds the ends: what lies before t =
-1 and, for geometric noise, which starts at alpha = exp(-sigma_min) < 1, after t = 0. Under absorbing noise the score is
-there the one of the clean posterior that it gives at t = 1 and 0, and tokens come one after another; under uniform
-noise the last denoising step is one. Any v > 0 is a score, but not of a distribution: sampling clips its kernel (see
-`Score`), and a last step that is clipped at x_0 makes the bound infinite. Published times start at 1e-3, ours at 0. The
-published float32 form cancels at small sigma under uniform noise; d does not. A given position of an infilling is exact
-for absorbing noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
+1 and, for geometric noise, which starts at alpha = exp(-sigma_min) < 1, after t = 0. There absorbing noise takes the
+clean posterior that the score gives at t = 1 and 0, with tokens one after another, and uniform noise one last denoising
+step of all tokens. Any v > 0 is a score, but not of a distribution: sampling clips its kernel (see `Score`), and a last
+step that is clipped at x_0 makes the bound infinite. Published times start at 1e-3, here at 0. The published float32
+form cancels at small sigma under uniform noise; d does not. A given position of an infilling is exact for absorbing
+noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
 """
 
 from typing import ClassVar

@@ -2,9 +2,9 @@
 
 The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over
 all orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps.
-With one token a step they are samples of the distribution of that order. An exact network has the same distribution in
-every order; a trained one does not. Several tokens at once are sampled independently, which costs least where the
-network is confident: in few steps the texts often look better.
+With one token a step, the product of its predictions in that order is their exact distribution. An exact network has
+the same distribution in every order; a trained one does not. Several tokens at once are sampled independently, which
+costs least where the network is confident: in few steps the texts often look better.
 
 Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 

@@ -10,12 +10,12 @@ its weight by the sum of W:
     W(x_s | x_t) = p(x_s | x_t)^anneal b(x_s | x_t)^{1 - anneal}        at each position
 
 p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With
-anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
-u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior
-p(x_0 | x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u
-cancel but the last one. The mean of the group counts in u as SHARED sequences more: a few sequences without reward say
-little of a rare one, and a particle whose u is far too small by chance is lost nearly always, and else brings so much
-weight back that no estimate of Z is near it.
+anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end u =
+exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t),
+the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last
+one. The mean of the group counts in u as SHARED more sequences, since a few sequences say little about a rare reward: a
+particle whose u is far too small by chance would nearly always be lost, and would otherwise bring so much weight back
+that the estimate of Z is far off.
 
 Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew
 in proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle

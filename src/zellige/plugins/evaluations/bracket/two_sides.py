@@ -7,8 +7,8 @@ trajectories from q)
     from above      E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
                     bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound
     from below      log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
-                    psi from n draws and p from n others that is unbiased for -log p or less, and touches at psi = p
-    own samples     for a text that the model wrote, the w of the choices that wrote it is averaged with those of n - 1 others:
+                    psi from n draws and p from n others, the mean of the right side is at least log p, and equal if psi = p
+    of samples      for a text that the model wrote, the w of the choices that wrote it is averaged with those of n - 1 others:
                     E -log of the mean <= -log p, over the model's own samples (bidirectional Monte Carlo, arXiv 1511.02543)
 
 Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of
