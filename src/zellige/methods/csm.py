@@ -1,7 +1,8 @@
 """CSM: Concrete score matching, generalized score matching for discrete data (Meng et al. 2022, arXiv 2211.00802).
 
-No noise is undone here: the network learns how much likelier the neighbours of a text are than the text itself. N(x)
-are the neighbours of x, one position of it moved along an arrow (`neighbourhood`); the numbers are those of this page:
+There is no noise to undo: the network learns how much likelier the neighbours of a text are than the text itself. N(x)
+are the neighbours of x, one position of it moved along an arrow (`neighbourhood`); the equations are numbered here, not
+as in the paper:
 
     concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)                       (1)
     grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
@@ -21,11 +22,11 @@ distribution of the token at position i given the others, with that of the data,
     marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
                      = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                          (9)
 
-(8) is Hyvarinen's (2007), of two tokens (1 - q(x_i | x_-i))^2; with more it is what we take for it. (9) is Lyu's
-(2009), with the operator that sums over a token. Both are of a model that says one distribution. A network of concrete
-scores sees x_i, and would repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. Of the scores
-of a distribution q is the same for every a, and (8) and (9) are the published ones. In (9) a token that no row of the
-data has beside its others costs -2/q, which has no minimum: on a finite table training by it diverges
+(8) is Hyvarinen's (2007), with two tokens (1 - q(x_i | x_-i))^2, extended to more. (9) is Lyu's (2009), with the
+operator that sums over a token. Both were made for a model of one distribution. A network of concrete scores sees x_i,
+and would repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. If the scores are those of a
+distribution, q is the same for every a, and (8) and (9) are the published losses. In (9) a token that never occurs in
+the data together with these other tokens costs -2/q, which has no minimum: on a finite table this training diverges
 (studies/tabular/README.md).
 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among

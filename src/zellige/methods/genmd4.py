@@ -20,8 +20,8 @@ alpha_k(t) = 1/2, which is nearer to 1 the larger w_k is. The exponent of the ma
 Differences from the paper: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones.
 The published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is
 the model's own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the
-factor 1 - t_1 (theirs: `published`). The loss has the value of the bound and the gradient of the surrogate; the
-published one has the surrogate's value, which may be negative.
+factor 1 - t_1 (`published` computes it). The loss has the value of the bound and the gradient of the
+surrogate; the published one has the surrogate's value, which may be negative.
 """
 
 import math

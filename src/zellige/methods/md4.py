@@ -9,14 +9,14 @@
 |---|---|---|---|---|
 | absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, cosine grid |
 
-The loss is `Masked.loss`, in `absorbing`. The cosine grid (eq. 6) is that of the linear schedule, and makes the steps
-of alpha that the cosine schedule makes on the uniform one, which is the grid of the others, and of T steps, whose bound
-is that of even ones.
+The loss is `Masked.loss`, in `absorbing`. The cosine grid (eq. 6) is for the linear schedule: its steps of alpha are
+those of the cosine schedule on the uniform grid. The other schedules use the uniform grid, and so does the T-step
+model, whose bound is that of equal steps.
 
 Differences from the paper: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction
 term is the constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which
 is what its sampler does with them, one after another. The published latent term is 0; here it is what lies before
-alpha(1) = eps. Theirs: `published`.
+alpha(1) = eps. `published` computes the published bound.
 
 `loss` maskgit trains without the weight -alpha'/(1 - alpha), as MaskGIT does (arXiv 2202.04200): the mean over t of the
 cross-entropy at the masks, MaskGIT's own with `schedule` cosine. It is no bound, but its minimum is the same network.

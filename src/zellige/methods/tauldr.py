@@ -26,15 +26,15 @@ evaluation or (`auxiliary_pass` second, as the published code of infilling) of t
 
 Differences from the paper. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is
 in nats; its gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is
-right, but near t = 0 a w of about 1/t is drawn with probability t, and training is lost in that noise where sequences
-are short; the coin bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at
-0.01. Here the schedule itself starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the
-prior's term, which the published value lacks. Without that jump the bound of a mean would be infinite but for absorbing
-noise: as t goes to 0, v_y is some mu over t. With it the bound is dearer the later it starts, by the square of the
-noise there (positions jump independently): hence 0.001. For the same reason a mean must be sharp to within t;
-`prediction` leave-one-out multiplies in what the noise alone says of x_0. The published sequence network is fed
-times.long(), which is 0: blind to time; here its input is 1000 t. Infilling is approximate except for absorbing noise:
-a network with one time for all positions cannot know that given ones are clean.
+right, but near t = 0 a w of about 1/t is drawn with probability t, and for short sequences this noise prevents
+training; the coin bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01.
+Here the schedule itself starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the prior's
+term, which the published value lacks. Without that jump the bound of a mean would be infinite but for absorbing noise:
+as t goes to 0, v_y is some mu over t. With it the bound is looser the larger `min_time` is, by the square of the noise
+there (positions jump independently): hence 0.001. For the same reason a mean must be sharp to within t; `prediction`
+leave-one-out multiplies in what the noise alone says of x_0. The published sequence network gets times.long(), which is
+0; here it gets 1000 t. Infilling is approximate except for absorbing noise: a network with one time for all positions
+cannot know that given ones are clean.
 """
 
 from collections.abc import Callable

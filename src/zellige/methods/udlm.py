@@ -15,8 +15,8 @@
 
 Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t,
 and adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's
-throughout, and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this
-network: approximate.
+throughout, and the end alpha(1) = eps is a term of its own. Infilling is approximate: the network does not know that
+given positions are clean.
 
 `loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749) in the place of the bound: with m(. | x) the
 network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,

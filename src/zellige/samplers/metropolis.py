@@ -1,7 +1,8 @@
 """Metropolis-Hastings: a random walk over neighbouring texts whose invariant distribution has the network's concrete
 score.
 
-Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a chain is run instead of noise undone:
+If p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a Markov chain takes the place of reverse
+diffusion:
 
     propose y uniformly among the d(x) texts that an arrow of the neighbourhood leads to from x, or comes from
     accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y) is the Hastings factor, chance of the way back over the way there

@@ -17,7 +17,7 @@ of `remasking` choose sigma (section 4):
 the tokens that a step samples again are sampled independently of each other. With a constant eta there are many of
 them, however short the steps. So even with the exact network the error of cap and rescale falls only as steps^(-1/2),
 and that of loop stays. conf does not keep the marginals: it reveals as many masks as if it masked nothing again (as in
-the paper's code), so that the expected share of masks exceeds 1 - alpha_s by alpha_t times the mean sigma.
+the paper's code), so that the expected fraction of masks exceeds 1 - alpha_s by alpha_t times the mean sigma.
 
 For absorbing noise with one alpha for all tokens, and every prediction. Which tokens are masked again is decided before
 the network is evaluated.
