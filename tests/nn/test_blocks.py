@@ -80,27 +80,42 @@ def test_a_position_depends_on_what_it_sees_and_on_nothing_else(block, conv):
         assert torch.equal(depends, mask(block, document, streams)[:L]), (document, streams)
 
 
-@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("way", ["kernels", "products", "loop"])
 @pytest.mark.parametrize("chunk", [2, 4, 128])
-@pytest.mark.parametrize("block", [1, 3, 4, 7])
-def test_attention_in_chunks_equals_the_dense_mask(block, chunk, kernels, monkeypatch):
-    """Value and gradient, however it is cut, by a CPU's kernels or the plain loop."""
+@pytest.mark.parametrize("block", [0, 1, 3, 4, 7])
+def test_attention_in_chunks_equals_the_dense_mask(block, chunk, way, monkeypatch):
+    """Value and gradient, however it is cut, by a CPU's kernels, by matrix products or the plain loop."""
     monkeypatch.setattr(attention, "CHUNK", chunk)
-    if not kernels:
+    if way == "products":
+        monkeypatch.setattr(attention, "PRODUCTS", (torch.float64,))
+        monkeypatch.setattr(attention, "SCORES", 40)
+    elif way == "loop":
         monkeypatch.setattr(attention, "FORWARD", None)
     generator = torch.Generator().manual_seed(0)
-    for streams, documents in itertools.product((1, 2), (DOCUMENTS[:1] * 2, DOCUMENTS[1:])):
+    for streams, documents in itertools.product((1, 2) if block else (1,), (DOCUMENTS[:1] * 2, DOCUMENTS[1:])):
         q, k, v = (torch.randn(2 * streams, 3, L, 8, generator=generator).double().requires_grad_() for _ in range(3))
         segments = None if documents[0] == documents[1] else torch.tensor(documents)
         plan = attention.sight(block, streams, tokens(2, L), segments).plan
         fast = attention.attend(q, k, v, plan)
-        dense = torch.stack([mask(block, document, streams) for document in documents])[:, None]
+        dense = torch.stack([mask(block or L, document, streams) for document in documents])[:, None]
         one = [torch.cat(y.split(2), 2) for y in (q, k, v)]
         slow = torch.cat(F.scaled_dot_product_attention(*one, attn_mask=dense).split(L, 2))
         near(fast, slow, 1e-12)
         weight = torch.randn(fast.shape, generator=generator).double()
         for a, b in zip(*(torch.autograd.grad((y * weight).sum(), (q, k, v)) for y in (fast, slow))):
             near(a, b, 1e-12)
+
+
+@pytest.mark.parametrize("L", [5, 130])
+def test_attention_in_bfloat16_is_that_of_float32_but_for_rounding(L):
+    """By matrix products, after 3 remembered positions; three significant digits, also of the gradients."""
+    q, k, v = (torch.randn(2, 3, n, 16).to(torch.bfloat16).requires_grad_() for n in (L, L + 3, L + 3))
+    low = attention.attend(q, k, v, None)
+    high = F.scaled_dot_product_attention(*(y.float() for y in (q, k, v)))
+    assert low.dtype == torch.bfloat16
+    near(low.float(), high, 0.02)
+    for a, b in zip(*(torch.autograd.grad(y.float().square().sum(), (q, k, v)) for y in (low, high))):
+        near(a.float(), b.float(), 0.02 * max(1, float(b.abs().max())))
 
 
 @pytest.mark.parametrize("length", [L, 126, 128, 300])

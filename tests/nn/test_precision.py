@@ -39,13 +39,13 @@ def test_lowered_is_autocast(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_its_loss_is_near(name):
-    """Two hundredths of the loss: 8 bits of mantissa through two layers; and not the very same. Rates are exponentials."""
+    """Two hundredths of the loss: 8 bits of mantissa through two layers; rates and ratios are exponentials; never the same."""
     full = make(name).float()
     low = copy.deepcopy(full).compute_in("bfloat16")
     with torch.no_grad():
         one, other = (m.loss(Batch(X), torch.Generator().manual_seed(0)).mean() for m in (full, low))
     assert one != other
-    assert float(other) == pytest.approx(float(one), rel=0.1 if name == "flexmdm" else 0.02)
+    assert float(other) == pytest.approx(float(one), rel=0.1 if name in ("flexmdm", "csm") else 0.02)
 
 
 def test_what_it_is_called():

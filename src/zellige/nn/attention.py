@@ -9,15 +9,15 @@ The sequence is cut into blocks of b positions (in packed documents, each docume
 Two streams are twice as many rows, the noisy ones before the clean ones. So both have the same positions, and what is
 done at each position (matrix products, norms) knows nothing of streams.
 
-The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's
-sight stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel.
-Both are tested on the CPU, forced there; no GPU was at hand.
+The mask of two streams, 2L x 2L, is three quarters empty, and that of packed documents is emptier. Here queries come in
+chunks whose keys begin and end where the chunk's sight does. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and
+a causal network takes PyTorch's causal kernel. Both are tested on the CPU, forced there; no GPU was at hand.
 
 A `Cache` is what such a network remembers of the tokens that it has read: `DiT.extend` makes it, `DiT.features` reads
 it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,6 +31,8 @@ from ..base.errors import InputError
 
 CHUNK = 128  # queries at one time, or one block if that is longer
 TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones
+SCORES = 1 << 20  # that attention by matrix products has at one time: they stay in a CPU's cache
+PRODUCTS = (torch.bfloat16,)  # on a CPU, attention of these types is by matrix products
 FUSED = ("cuda",)  # devices whose attention is one fused kernel, not parts of queries
 CAUSAL = "causal"  # the plan of one stream in blocks of one position
 
@@ -82,7 +84,11 @@ def sight(
     They follow `before` remembered positions, of which `valid` (B, before) can be seen; None: all.
     """
     if segments is not None and not block:
-        return Sight(document=segments, plan=(segments[:, :, None] == segments[:, None, :])[:, None])
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            plan = parts(0, 0, torch.zeros_like(segments), documents(segments)[0])
+        else:
+            plan = (segments[:, :, None] == segments[:, None, :])[:, None]
+        return Sight(document=segments, plan=plan)
     length = x.shape[1]
     if not block or (block >= length and segments is None and valid is None):
         return Sight(block, streams)
@@ -116,17 +122,25 @@ def parts(
     before: int = 0,
     valid: Tensor | None = None,
 ) -> list[Part]:
-    """Chunks of queries, each with the keys up to where it sees.
+    """Chunks of queries, each with the keys that its sight spans.
 
     Args:
+        block: b, or 0: a position sees all of its document.
         noisy: how many of the rows are noisy, and as many clean; 0 for one stream.
         order: (1 or B, L) which block a position is in, within its document.
-        document: (B, L), or None for one.
+        document: (B, L), where each position's document starts, or None for one.
         before: P, the number of remembered positions; they are in earlier blocks.
         valid: (B, P) which of them can be seen, or None for all.
     """
-    length, size = order.shape[1], block * max(1, CHUNK // block)
-    spill = 0 if document is None else block - 1  # how far a block may reach out of a chunk: documents begin anywhere
+    length = order.shape[1]
+    size = block * max(1, CHUNK // block) if block else CHUNK
+    # how far a block may reach out of a chunk: documents begin anywhere
+    spill = 0 if document is None else block - 1 if block else length
+    chunks = [(i, min(i + size, length)) for i in range(0, length, size)]
+    spans = [(0, length)] * len(chunks)  # of the documents that a chunk touches
+    if document is not None and document.device.type == "cpu" and not torch.compiler.is_compiling():
+        starts = [int(document[:, i].min()) for i, _ in chunks]
+        spans = [(a, int((document <= document[:, j - 1 : j]).sum(1).max())) for a, (_, j) in zip(starts, chunks)]
     orders = F.pad(order, (before, 0), value=-1)
     valid = None if valid is None else F.pad(valid, (0, length), value=True)
 
@@ -144,13 +158,12 @@ def parts(
         return sight_of if valid is None else sight_of & valid[:, None, a:b]
 
     plan, clean = [], slice(noisy, None)
-    for i in range(0, length, size):
-        j = min(i + size, length)
+    for (i, j), (first, end) in zip(chunks, spans):
         if noisy:
-            own_block = (slice(0, noisy), max(i - spill, 0), min(j + spill, length), torch.eq)
-            earlier = (clean, 0, j if spill else (j - 1) // block * block, torch.lt)
-            plan.append(part(slice(0, noisy), i, j, own_block, *[earlier] * (earlier[2] > 0)))
-        plan.append(part(clean, i, j, (clean, 0, before + min(j + spill, length), torch.le)))
+            own_block = (slice(0, noisy), max(i - spill, first), min(j + spill, end), torch.eq)
+            earlier = (clean, first, j if spill else (j - 1) // block * block, torch.lt)
+            plan.append(part(slice(0, noisy), i, j, own_block, *[earlier] * (earlier[2] > first)))
+        plan.append(part(clean, i, j, (clean, first, before + min(j + spill, end), torch.le)))
     return plan
 
 
@@ -204,13 +217,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
     share = q.shape[1] // k.shape[1]
     if plan is CAUSAL:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=share > 1)
+    products = q.dtype in PRODUCTS and q.device.type == "cpu"
+    if products and plan is None:
+        plan = whole(len(q), q.shape[2], k.shape[2])
     if not isinstance(plan, (Tiles, list)):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=plan, enable_gqa=share > 1)
     if share > 1:
         k, v = (y.repeat_interleave(share, 1) for y in (k, v))
     if isinstance(plan, Tiles):
         return flexible(q, k, v, plan)
-    if q.device.type == "cpu" and FORWARD and BACKWARD:
+    if q.device.type == "cpu" and (products or (FORWARD and BACKWARD)):
         return Chunks.apply(q, k, v, plan)
     out = like(q, q.shape[2])
     for queries, keys, hidden in plan:
@@ -238,16 +254,50 @@ def flexible(q: Tensor, k: Tensor, v: Tensor, plan: Tiles) -> Tensor:
     return out.reshape(-1, H, streams, plan.padded, W).permute(2, 0, 1, 3, 4).flatten(0, 1)[:, :, :L]
 
 
+def whole(rows: int, length: int, keys: int) -> list[Part]:
+    """The plan of queries that see all keys."""
+    of = slice(0, rows)
+    chunks = [(of, ALL_HEADS, slice(i, min(i + CHUNK, length))) for i in range(0, length, CHUNK)]
+    return [Part(chunk, ((of, ALL_HEADS, slice(0, keys)),), None) for chunk in chunks]
+
+
+def few_heads(plan: list[Part], rows: int, heads: int) -> Iterator[Part]:
+    """The same plan, with fewer heads at a time where there are many scores."""
+    for part in plan:
+        (of, _, queries), keys = part.queries, part.keys
+        scores = len(range(rows)[of]) * (queries.stop - queries.start) * sum(p.stop - p.start for *_, p in keys)
+        few = max(1, SCORES // max(1, scores))
+        for head in range(0, heads, few):
+            some = slice(head, head + few) if few < heads else ALL_HEADS
+            yield Part((of, some, queries), tuple((of, some, p) for of, _, p in keys), part.hidden)
+
+
+def weights(q: Tensor, k: Tensor, hidden: Tensor | None) -> Tensor:
+    """Attention weights (B, H, queries, keys)."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    return (scores if hidden is None else scores.add_(hidden)).softmax(-1)
+
+
 class Chunks(torch.autograd.Function):
-    """Part after part, by the kernels that `scaled_dot_product_attention` calls on a CPU.
+    """Part after part, by the kernels that `scaled_dot_product_attention` calls on a CPU; in bfloat16 by matrix
+    products, which take a third of the time of those kernels.
 
     What a part gathers is gathered again in the backward pass, not kept: only q, k, v, the result and one number for
-    each query and head (the logarithm of its sum) are.
+    each query and head (the logarithm of its sum) are. Matrix products keep q, k and v.
     """
 
     @staticmethod
     def forward(ctx, q, k, v, plan):
-        out, sums = like(q, q.shape[2]), q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+        out = like(q, q.shape[2])
+        if q.dtype in PRODUCTS:
+            plan = list(few_heads(plan, *q.shape[:2]))
+            for queries, keys, hidden in plan:
+                mask = None if hidden is None else hidden.to(q.dtype)
+                out[queries] = weights(q[queries], gather(k, keys), mask) @ gather(v, keys)
+            ctx.save_for_backward(q, k, v)
+            ctx.plan = plan
+            return out
+        sums = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
         for queries, keys, hidden in plan:
             mask = None if hidden is None else hidden.to(q.dtype)
             out[queries], sums[queries] = FORWARD(q[queries], gather(k, keys), gather(v, keys), attn_mask=mask)
@@ -258,17 +308,30 @@ class Chunks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        q, k, v, out, sums = ctx.saved_tensors
+        q, k, v, *more = ctx.saved_tensors
         dq, dk, dv = like(q, q.shape[2]), like(k, k.shape[2]).zero_(), like(v, v.shape[2]).zero_()
         for queries, keys, hidden in ctx.plan:
             mask = None if hidden is None else hidden.to(q.dtype)
-            inputs = (grad[queries], q[queries], gather(k, keys), gather(v, keys), out[queries], sums[queries])
-            dq[queries], *gradients = BACKWARD(*inputs, 0.0, False, attn_mask=mask)
+            inputs = (grad[queries], q[queries], gather(k, keys), gather(v, keys))
+            if more:
+                kept = (y[queries] for y in more)
+                dq[queries], *gradients = BACKWARD(*inputs, *kept, 0.0, False, attn_mask=mask)
+            else:
+                dq[queries], *gradients = gradients_of_products(*inputs, mask)
             sizes = [positions.stop - positions.start for *_, positions in keys]
             for total, whole in zip((dk, dv), gradients):
                 for piece, slice_ in zip(keys, whole.split(sizes, 2)):
                     total[piece] += slice_
         return dq, dk, dv, None
+
+
+def gradients_of_products(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients for q, k and v of `weights(q, k, hidden) @ v`."""
+    p, scale = weights(q, k, hidden), q.shape[-1] ** -0.5
+    scores = torch._softmax_backward_data(grad @ v.transpose(-1, -2), p, -1, p.dtype) * scale
+    return scores @ k, scores.transpose(-1, -2) @ q, p.transpose(-1, -2) @ grad
 
 
 # of no public interface; a torch without them takes the plain loop of `attend`
