@@ -72,6 +72,18 @@ def weights(folder) -> dict[str, torch.Tensor]:
     return checkpoint.load(folder, checkpoint="last").method.state_dict()
 
 
+def test_another_text_is_cut_as_that_of_the_training(tmp_path, data):
+    """By command line and in Python: the path of another text changes the text alone."""
+    made = run(tmp_path / "run", "ar", data("packed"), 2 * LENGTH, steps=1)
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(TEXTS[:60]))
+    assert cli.main(["evaluate", str(made.folder), "--data.path", str(other), "--json", str(tmp_path / "it.json")]) == 0
+    typed = json.loads((tmp_path / "it.json").read_text())["result"]
+    assert typed["value"] == evaluate(made.folder, str(other)).value
+    assert typed["document"] is not None
+    assert evaluate(made.folder, Data("text", path=str(other))).document is None
+
+
 def test_training_does_not_depend_on_the_padding(tmp_path, data):
     """Rows twice as long, so more padding: the same losses, validation, clipped gradients and weights."""
     short, long = (run(tmp_path / str(n), "ar", data("document"), n) for n in (LENGTH, 2 * LENGTH))

@@ -15,6 +15,7 @@ from ..base.processes import this_process
 from ..base.requests import KINDS, check_fields, declared, inline, option, options_of
 from ..base.trust import names_code, object_of, refuse_code, refuse_remote
 from ..data import DATASETS, Data
+from ..data.corpus import as_packed
 from ..data.remote_files import is_remote
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
@@ -197,12 +198,14 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     """The data that a command line asks for; None: the run's `own`, of which nothing is typed.
 
     Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a
-    text a path is another text.
+    text a path is another text, whose rows are made like those of the own one.
     """
     typed = {flag[7:].replace("-", "_") for flag in options.typed(type(chosen), words) if flag.startswith("--data.")}
     decisive_fields = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
-    if not typed or typed & decisive_fields:
-        return chosen.data if typed else None
+    if not typed:
+        return None
+    if typed & decisive_fields:
+        return chosen.data if "pack" in typed else as_packed(chosen.data, own)
     if "path" not in typed and (far := own.remote):
         refuse_remote(far, f"the config of '{chosen.run}'")
     return replace(own, **{name: getattr(chosen.data, name) for name in typed})

@@ -258,6 +258,11 @@ def as_data(data: object) -> Data:
     return Data(data_of(data), path=data) if data not in DATASETS and (exists or {*"./*"} & {*data}) else Data(data)
 
 
+def as_packed(data: Data, like: Data) -> Data:
+    """The same text, its rows made as those of another one (`Data.pack`); other data as it is."""
+    return replace(data, pack=like.pack) if data.name == like.name == "text" else data
+
+
 @dataclass(frozen=True)
 class Corpus:
     """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's

@@ -26,7 +26,7 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
         InputError: the data names a tokenizer that is not the model's.
     """
     from ..data import Data, require_same
-    from ..data.corpus import OwnData, as_data
+    from ..data.corpus import OwnData, as_data, as_packed
     from ..data.prepare import prepare
 
     training_data, tokenizer, length = model.config.data, model.tokenizer, int(model.method.shape[0])
@@ -38,7 +38,10 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
         raise InputError("this model comes without its text; say which text to read with `data`")
     if data is None and training_data.remote:
         refuse_remote(training_data.remote, "the model's config")
-    data = training_data if data is None else as_data(data)
+    if data is None:
+        data = training_data
+    elif not isinstance(data, Data):
+        data = as_packed(as_data(data), training_data)
     learnt = (
         data == training_data and not model.config.train.start
     )  # else its tokenizer came with the model it began with
