@@ -130,8 +130,9 @@ def page(samples: dict[str, Any]) -> str:
     parts += [
         "## Digits: `mnist`", shell(DIGITS),
         "Ten of each class, a class a row, in 64 steps, by guidance 2 and temperature 0.9, the model's defaults. By eye, and "
-        f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. Without the two it was 65 "
-        "of 100 (55 to 74%). A classifier [is more generous](../../studies/images/README.md#digits-by-class).",
+        f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. Without "
+        "guidance, at temperature 1, it was 65 of 100 (55 to 74%). A classifier [is more "
+        "generous](../../studies/images/README.md#digits-by-class).",
         "![Ten rows of ten digits, one class a row](../pictures/samples/digits.png)",
     ]  # fmt: skip
     valid = Proportion(sum(map(is_molecule, samples["molecules"])), len(samples["molecules"]))
@@ -173,7 +174,7 @@ INTRODUCTION = """# Samples
 
 What the included models write, good and bad. Nothing here was chosen: of each model these are the first samples, with
 seed 0 or with seeds 0 to 15, and with the settings that the model comes with, unless the command says otherwise.
-Run the command above a sample to get it again. The page is made by `python docs/_tools/samples.py`.
+Run the command above a sample to get it again.
 
 The models are small (0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU); [Results](results.md) has their
 likelihoods.
@@ -194,8 +195,8 @@ def rubric(texts: dict[str, list[str]], said: dict[str, tuple[bool, ...]]) -> li
         ]
         table.append(f"| {name} | " + " | ".join(cells) + " |")
     return [
-        "Each text was read by this rubric, which was written down before. What stands before the first and after the last full "
-        "stop is not counted, and a text that then has no whole sentence fails:",
+        "Each text was judged by this rubric, which was fixed beforehand. Only whole sentences count, from the first full stop "
+        "to the last; a text without one fails:",
         rules,
         "\n".join(table),
         "Fractions with 95% intervals. The texts of both models and 16 passages of the same length from the test split (*real "

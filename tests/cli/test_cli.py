@@ -116,9 +116,9 @@ def test_an_option_is_idle_by_its_mark_and_not_by_its_help():
     assert "--other" not in shown
 
 
-def test_the_short_help_of_a_switch_that_is_on_says_that_it_is_turned_off(capsys):
+def test_the_short_help_of_a_switch_that_is_on_is_negated(capsys):
     assert cli.main(["train", "md4", "-h"]) == 0
-    assert re.search(r"^  --no-time +turn off: condition the network on t$", capsys.readouterr().out, re.M)
+    assert re.search(r"^  --no-time +do not condition the network on t$", capsys.readouterr().out, re.M)
 
 
 PAGES = [

@@ -461,7 +461,7 @@ def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
-    about = 'Fill the masked spans: zellige infill runs/demo "the ____ of the ________"'
+    about = 'Fill gaps; each _ is one token: zellige infill runs/demo "a big_ and a_ cat"'
     arguments = options.parse(with_sampler(InfillOptions, words), words, "infill", terminal, about=about)
     flags = options.typed(InfillOptions, words).keys() & {"--example", "--keep", "--data.path", "--data.cache"}
     if arguments.text and flags:

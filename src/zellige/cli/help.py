@@ -77,7 +77,7 @@ def short(cls: type, where: str, default: Any = None, about: str = "") -> str:
     title, _, more_lines = about.partition("\n")
     lines = [_usage(cls, where), *([title] if title else []), ""]
     for flag, head in zip(flags_shown, heads):
-        on = "turn off: " * (flag.switch and bool(flag.default))
+        on = "do not " * (flag.switch and bool(flag.default))
         first_line, *more = summary(on + flag.option.help.partition("\n")[0], COLUMNS - wide - 2) or [""]
         lines += [f"  {head:<{wide}}{first_line}".rstrip(), *(" " * (wide + 2) + line for line in more)]
     lines += [""] * bool(flags_shown) + [*more_lines.splitlines(), ""] * bool(more_lines)

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from ..models.model import Model, ModelSource
     from .result import Result
 
-ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
+ESTIMATOR = (
+    "bound, or one order: forward, backward, random, any_order; for csm path or loss; the method must support it"
+)
 _data = partial(
     option,
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand "

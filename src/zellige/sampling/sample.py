@@ -35,7 +35,7 @@ class Sample(Sampling):
     returns = "zellige.sampling.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
-        "beginning of each sample; in Python also a list of them",
+        "beginning of each sample; in Python also a list, of which the first one has the first samples",
         default=None,
         typed=str | None,
     )

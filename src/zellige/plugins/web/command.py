@@ -33,7 +33,7 @@ class Listening(Loading):
     )
     port: int = option("port to listen at (0: any free port)", default=8000, minimum=0, maximum=65_535)
     seconds: float = option("time limit per request, queueing included", default=120.0, above=0, maximum=86_400)
-    steps: int = option("most sampling steps of a request", default=2_000, minimum=1, maximum=1_000_000)
+    steps: int = option("maximum number of sampling steps of a request", default=2_000, minimum=1, maximum=1_000_000)
 
 
 @declared
@@ -82,7 +82,7 @@ class Play(Listening):
         default=(),
         argument="RUN ...",
     )
-    included: bool = option("also offer the models that come with Zellige", default=True)
+    included: bool = option("offer the included models as well", default=True)
 
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
