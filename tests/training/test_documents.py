@@ -76,7 +76,7 @@ def test_another_text_is_cut_as_that_of_the_training(tmp_path, data):
     """By command line and in Python: the path of another text changes the text alone."""
     made = run(tmp_path / "run", "ar", data("packed"), 2 * LENGTH, steps=1)
     other = tmp_path / "other.txt"
-    other.write_text("\n".join(TEXTS[:60]))
+    other.write_text("\n".join(TEXTS * 2))
     assert cli.main(["evaluate", str(made.folder), "--data.path", str(other), "--json", str(tmp_path / "it.json")]) == 0
     typed = json.loads((tmp_path / "it.json").read_text())["result"]
     assert typed["value"] == evaluate(made.folder, str(other)).value
