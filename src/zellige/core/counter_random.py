@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 
 WORD = 0xFFFFFFFF
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -27,7 +28,7 @@ def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     """Four words of 32 random bits for each counter. Counter: words (*) int64 in [0, 2^32) that broadcast; key: two
     such words."""
     words = (*counter, *key)
-    if not torch.compiler.is_compiling() and all(type(word) is Tensor and word.device.type == "cpu" for word in words):
+    if all(type(word) is Tensor and at_hand(word) for word in words):
         a, b, c, d = torch.from_numpy(_counted(words).astype(np.int64))
         return a, b, c, d
     return _rounds(*words, _by_halves if torch.compiler.is_compiling() else _wrapped)
@@ -36,7 +37,7 @@ def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
 def uniforms(counter: Words, key: tuple[Tensor, Tensor]) -> Tensor:
     """Uniforms in [0, 1) with 53 random bits, (*) float64."""
     words = (*counter, *key)
-    if not torch.compiler.is_compiling() and all(type(word) is Tensor and word.device.type == "cpu" for word in words):
+    if all(type(word) is Tensor and at_hand(word) for word in words):
         high, low, _, _ = _counted(words)
         return torch.from_numpy(((high >> 5 << 26) + (low >> 6)) * 2.0**-53)
     high, low, _, _ = philox(counter, key)

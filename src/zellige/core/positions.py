@@ -1,16 +1,19 @@
-"""The positions of a batch at which the network's head is evaluated: all that are True or, in a compiled step, a fixed
-number of them.
+"""The positions of a batch at which the network's head is evaluated: all that are True or, where shapes are fixed
+(`base.waiting`), a fixed number of them.
 
-A compiled step has shapes that do not depend on the noise. `most` is the largest number of positions that the noise
-makes likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability 1e-9, see
-`Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for
-that is `Batch.spare`: it changes no other random number, so dropout is that of the step that is not compiled.
+A compiled step of training has shapes that do not depend on the noise. `most` is the largest number of positions that
+the noise makes likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability
+1e-9, see `Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The
+uniform for that is `Batch.spare`: it changes no other random number, so dropout is that of the step that is not
+compiled. A sampling step of fixed shape has all positions, or as many as `at_most` knows that there can be.
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ..base.waiting import fixed, most_positions
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Positions:
         rows: B.
         share: (N,) weight of each in a sum; None: 1.
         asked: (N,) bool, False where a position is padding, a repetition of another one; None: no padding.
-        whole: whether these are all positions, in a compiled step.
+        whole: whether these are all positions, where shapes are fixed.
     """
 
     index: Tensor
@@ -41,6 +44,10 @@ class Positions:
         if values.shape[1] == 1:
             return flat[self.row]
         return flat if len(self.index) == len(flat) else flat[self.index]  # all positions, in order
+
+    def among(self, at: Tensor, values: Tensor) -> Tensor:
+        """Of values (N, *) at these positions those at `positions(at)`, which are some of them."""
+        return values if self.whole else values[at.flatten()[self.index]]
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
         """Write values (N,) at these positions of x (B, L). Values of a position that occurs twice must be equal."""
@@ -64,25 +71,27 @@ class Positions:
 
 
 def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
-    """The positions where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if `most` is None.
+    """The positions where `at` (B, L) is True; of fixed shape `most` of them, or all B * L if `most` is None.
 
     spare: () the uniform that selects them if there are more; needed where there may be more than `most`.
     """
     B, L = at.shape
-    if not torch.compiler.is_compiling():
+    if not fixed():
         index = at.flatten().nonzero()[:, 0]
         return Positions(index, index // L, B)
-    most = B * L if most is None else min(most, B * L)
+    limit = most_positions()
+    most = min(number for number in (B * L, most, limit) if number is not None)
     if most == B * L:  # each is its own padding
         index = torch.arange(B * L, device=at.device)
         return Positions(index, index // L, B, at.flatten().double(), at.flatten(), whole=True)
     flat = at.flatten()
-    n = flat.sum()
-    assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"
-    offset = (spare * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
-    offset = torch.where(n > most, offset, 0)
-    turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # rank of a position among them
-    position = torch.where(turn < most, turn, most)
+    n, rank = flat.sum(), flat.cumsum(0) - 1  # of a position among them
+    share = (torch.arange(most, device=at.device) < n).double()
+    if limit is None:
+        assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"
+        offset = (spare * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+        rank = (rank + torch.where(n > most, offset, 0)) % n.clamp_min(1)
+        share = torch.where(n > most, n / most, 1.0) * share
+    position = torch.where(flat & (rank < most), rank, most)
     index = flat.long().argmax().expand(most + 1).scatter(0, position, torch.arange(B * L, device=at.device))[:most]
-    share = torch.where(torch.arange(most, device=at.device) < n, torch.where(n > most, n / most, 1.0), 0.0)
     return Positions(index, index // L, B, share.double(), flat[index])

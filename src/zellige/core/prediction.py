@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.waiting import fixed
 from . import maths
 from .process import Process
 from .schedule import CLEAN, as_time
@@ -169,7 +170,7 @@ def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
     ratio = pred.ratio(s)
     if isinstance(pred, Score):  # other positions may have other times
         start = pred.t.isposinf()
-        if torch.compiler.is_compiling() or bool(start.any()):
+        if fixed() or bool(start.any()):
             ratio = torch.where(start[..., None], _at_prior(pred).ratio(s), ratio)
     return pred.process.likelihood(pred.x_t, s, pred.t) * ratio  # D3PM eq. 4
 

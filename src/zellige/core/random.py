@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 from .counter_random import Counter, Independent, Streams
 from .positions import positions
 
@@ -108,7 +109,7 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
     occur; on a GPU, which would have to synchronise, with all states.
     """
     states, position = torch.arange(K, device=x.device).expand(len(x), K), x
-    if x.device.type == "cpu":
+    if at_hand(x):
         present = torch.zeros(len(x), K, dtype=torch.bool).scatter_(1, x, True)
         position = (present.cumsum(1) - 1).gather(1, x)
         states = present.int().argsort(dim=1, descending=True, stable=True)[

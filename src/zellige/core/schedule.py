@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 
 CLEAN = -math.inf
 PRIOR = math.inf
@@ -203,8 +204,7 @@ def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Ten
     """Apply f to the times t (*) within [0, 1] and `end` to the others. Neither sees the other's times, so no gradient
     is nan."""
     inside = (t >= 0) & (t <= 1)
-    free = t.device.type == "cpu" and not torch.compiler.is_compiling()  # to ask: nobody waits for the answer
-    if free and bool(inside.all()):
+    if at_hand(t) and bool(inside.all()):
         return f(t)
     value = f(torch.where(inside, t, 0.5))
     return torch.where(inside[..., None], value, end(torch.where(inside, CLEAN, t)).to(value))
@@ -213,7 +213,7 @@ def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Ten
 def on_grid(t: Tensor, T: int) -> Tensor:
     """Index i of times i/T, (*) -> (*) long. Raises ValueError for any other time."""
     i = (t * T).round()
-    if not torch.compiler.is_compiling() and ((t * T - i).abs() > 1e-6 * T).any():
+    if at_hand(t) and ((t * T - i).abs() > 1e-6 * T).any():
         raise InputError(f"a time is not on the grid of T = {T} steps; it must be i/{T}")
     return i.long()
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..base import arguments
 from ..base.errors import InputError, unknown
 from ..base.requests import check_fields
+from ..base.waiting import at_hand
 from ..core.batch import Batch, Estimate, Estimator, tensor
 from ..core.positions import Positions
 from ..core.process import Process
@@ -71,15 +72,9 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
     refuse_tokens(batch.tokens, states)
 
 
-def _at_hand(x: Tensor) -> bool:
-    """Return whether values can be read at no cost: not in a compiled step, nor on a GPU,
-    which would have to synchronise."""
-    return not torch.compiler.is_compiling() and x.device.type == "cpu" and x.numel() > 0
-
-
 def refuse_tokens(x: Tensor, states: int) -> None:
     """Raise InputError unless tokens are 0 to `states` - 1, if they can be read."""
-    if not _at_hand(x):
+    if not at_hand(x) or not x.numel():
         return
     low, high = (int(value) for value in x.aminmax())
     if low < 0 or high >= states:
@@ -94,7 +89,7 @@ def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | No
         raise InputError(f"`t` is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
     if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
         raise InputError(f"`at` is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
-    if method.process is None or torch.compiler.is_compiling() or not _at_hand(t := as_time(t)):
+    if method.process is None or not at_hand(t := as_time(t)) or not t.numel():
         return
     low, high = method.process.span
     earliest, latest = (float(value) for value in torch.where(t.isinf(), low, t.detach().double()).aminmax())

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.waiting import fixed
 from ..core.prediction import Score
 from .diffusion import Diffusion, per_position
 from .uniform import uniform_bound
@@ -34,7 +35,7 @@ class Scored(Diffusion):
     def read(self, logits, x_t, t):
         score = self._score(logits, x_t, t.clamp(0.0, 1.0))
         end = ((t < 0) | (t > 1)) & t.isfinite()
-        if self.process.mask is not None and (torch.compiler.is_compiling() or bool(end.any())):
+        if self.process.mask is not None and (fixed() or bool(end.any())):
             # the clean posterior is that of t = 0 or 1, and so a distribution's score
             total = self.process.without_mask(logits).double().logsumexp(-1, keepdim=True)
             odds = self.process.schedule.odds(torch.where(end, t, 0.5))

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 
 
 def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
@@ -95,7 +96,7 @@ def embed_classes(table: Tensor, condition: Tensor | None, rows: int) -> Tensor:
     if condition is None:
         return F.silu(table[torch.full((rows,), -1, device=table.device)])
     outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
-    if not torch.compiler.is_compiling() and (condition.shape != (rows,) or outside.any()):
+    if condition.shape != (rows,) or (at_hand(outside) and outside.any()):
         raise InputError(f"condition must say a class of 0 to {len(table) - 2} for each of {rows} rows, or -1 for none")
     return F.silu(table[condition % len(table)])  # -1 is the last row: no class
 

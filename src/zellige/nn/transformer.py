@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 from .attention import ALL, Cache, InParts, Reading, check_context, check_whole, remembered, sight
 from .block import Block, Net
 from .conv import ConvBlock, refuse_blocks
@@ -343,9 +344,9 @@ class DiT(InParts, nn.Module):
         Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None. Only on a
         CPU: a GPU would be waited for.
         """
-        alike = time.ndim == 1 and len(time) > 0 and time.device.type == "cpu" and not torch.is_grad_enabled()
+        alike = time.ndim == 1 and len(time) > 0 and at_hand(time) and not torch.is_grad_enabled()
         assert self.time is not None
-        if alike and not torch.compiler.is_compiling() and bool((time == time[0]).all()):
+        if alike and bool((time == time[0]).all()):
             return self.time(time[0]), None
         if time.ndim == 2:
             distinct, where = time.unique(return_inverse=True)

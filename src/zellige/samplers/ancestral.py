@@ -40,6 +40,7 @@ own. `published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as t
 and GenMD4 (`samplers.grid`): one sample more than there are steps, and not the distribution of the T-step model.
 """
 
+import math
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -48,6 +49,7 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.requests import declared, option
+from ..base.waiting import fixed
 from ..core import random
 from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_probability
@@ -61,6 +63,7 @@ from .predict import CHOOSE, choose_then_predict, expected_evaluations, fill, fr
 from .sampler import Exactness, State
 
 Argmax = Literal["none", "last", "every", "mu"]
+LARGEST = 1 << 24  # B L K up to which the head at all positions takes a GPU less time than it would be waited for
 LAST: dict[str, Any] = {
     "help": "the last step, to clean tokens: take the likeliest tokens (last), or sample them (none)"
 }
@@ -124,6 +127,12 @@ class Ancestral(OnGrid):
         even = torch.equal(times, method.grid(len(times) - 1))
         return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))
 
+    def has_fixed_shape(self, method: Diffusion, shape):
+        if self.revises or self.argmax in ("last", "mu"):  # whether a step is the last one is read
+            return False
+        few = self.choose and can_choose_first(method)  # a step needs few positions, and would compute all
+        return not few or math.prod(shape) * method.process.K <= LARGEST
+
     @property
     def carries(self) -> bool:
         """Whether the network reads the estimate of the step before."""
@@ -165,13 +174,13 @@ class Ancestral(OnGrid):
         and the context that the next step has."""
         if not self.carries:
             return predict_at(method, state, at, t), state.context
-        return carried.look(method, state, t, positions(at)) if bool(at.any()) else (None, state.context)
+        return carried.look(method, state, t, positions(at)) if fixed() or bool(at.any()) else (None, state.context)
 
     # ---------------------------------------------------------------------------------- what a step draws
     def _draws_kernel(self, s: Tensor) -> bool:
         """Return whether a step to s draws from the kernel at every position: no likeliest state,
         no truncated noise."""
-        greedy = self.argmax != "none" and (torch.compiler.is_compiling() or bool(is_greedy(self.argmax, s).any()))
+        greedy = self.argmax != "none" and (fixed() or bool(is_greedy(self.argmax, s).any()))
         return not greedy and not self.gumbel_bits  # truncated noise is that of the whole kernel, as in published code
 
     def _drawn_from(self, pred: Prediction, s: Tensor) -> Tensor:
@@ -198,7 +207,7 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
 def with_argmax(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
     """The distribution p (N, K) of a step, or its likeliest state where `greedy` (N,); of argmax mu the network's
     likeliest token."""
-    if argmax == "mu" and bool(greedy.any()):
+    if argmax == "mu" and (fixed() or bool(greedy.any())):
         if not isinstance(pred, Mean | LeaveOneOut):
             raise InputError(
                 "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
@@ -209,7 +218,7 @@ def with_argmax(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Ten
 
 def argmax_where(distribution: Tensor, at: Tensor) -> Tensor:
     """Move the probability of a distribution (N, K) to its largest entry where `at` (N,) is True."""
-    if not torch.compiler.is_compiling() and not bool(at.any()):
+    if not fixed() and not bool(at.any()):
         return distribution
     return torch.where(
         at[:, None],

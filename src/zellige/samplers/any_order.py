@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..base.requests import PER_STEP, declared, option
+from ..base.waiting import at_most
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
@@ -59,6 +60,9 @@ class AnyOrder(Sampler):
             )
         )
 
+    def has_fixed_shape(self, method, shape):
+        return True
+
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left, whatever `steps` is."""
         (length,) = method.shape
@@ -67,7 +71,8 @@ class AnyOrder(Sampler):
     def step(self, method: Diffusion, state, t, s, generator=None):
         at = self._choose(free(method, state), generator)
         time = expected_time(method, state)
-        return redraw(method, state, at, time, posterior, generator)  # RADD section 3.3
+        with at_most(self.per_step * len(at)):
+            return redraw(method, state, at, time, posterior, generator)  # RADD section 3.3
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Select `per_step` of the masked positions (B, L), without replacement."""

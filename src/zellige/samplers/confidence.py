@@ -44,6 +44,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.requests import PER_STEP, declared, option
 from ..core import maths, random
+from ..core.positions import positions
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion
 from .guide import untruncated
@@ -86,7 +87,8 @@ class NetworkChooses(Sampler):
             random.discard(masks.shape, generator)
             return state
         at, memory = self.choose(state, masks, posterior(untruncated(pred)).double(), t)
-        state = fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
+        p = positions(masks).among(at, posterior(pred))
+        state = fill(state, at, random.categorical(p, generator, at), masks.any(-1))
         return replace(state, memory=memory)
 
 
@@ -134,6 +136,9 @@ class Confidence(NetworkChooses):
     def distribution(self, method, steps):
         return Distribution(self.name, "its own order, most confident first")
 
+    def has_fixed_shape(self, method, shape):
+        return True
+
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a rule as many as can be needed, most of which may evaluate nothing."""
         (length,) = method.shape
@@ -144,7 +149,9 @@ class Confidence(NetworkChooses):
     def choose(self, state, masks, p, t):
         confidence = confidence_at(masks, p, self.confidence)
         order = torch.argsort(confidence, dim=-1, descending=True, stable=True)  # (B, L), most confident first
-        entropy = torch.zeros_like(confidence).masked_scatter(masks, -maths.xlogy(p, p).sum(-1))
+        entropy = torch.zeros_like(confidence)
+        if self.entropy_bound is not None:
+            entropy = positions(masks).put(entropy, -maths.xlogy(p, p).sum(-1))
         count = self.count(t, masks.sum(-1), confidence.gather(-1, order), entropy.gather(-1, order)).clamp_min(1)
         return masks & (order.argsort(-1) < count[:, None]), state.memory
 
@@ -177,4 +184,4 @@ def confidence_at(masks: Tensor, p: Tensor, measure: Measure = "probability") ->
         largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
         values = largest if measure == "probability" else largest - second
     outside = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
-    return outside.masked_scatter(masks, values.round(decimals=5))
+    return positions(masks).put(outside, values.round(decimals=5))

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ..base.requests import declared
+from ..base.waiting import at_most
 from ..core import random
 from ..core.curves import Polynomial
 from ..core.prediction import posterior
@@ -64,6 +65,9 @@ class FirstHitting(Sampler):
     def distribution(self, method, steps):
         return continuous_distribution(method)
 
+    def has_fixed_shape(self, method, shape):
+        return not_absorbing(method, one=True) is None
+
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` is: each step reveals one token of each sequence."""
         (length,) = method.shape
@@ -77,7 +81,8 @@ class FirstHitting(Sampler):
         if not_absorbing(method, one=True) is None:
             noise, at = self._next(method, state, generator)
             time = method.process.schedule.inverse(1 - noise)[:, None]
-            return replace(redraw(method, state, at, time, posterior, generator), memory=noise)
+            with at_most(len(at)):
+                return replace(redraw(method, state, at, time, posterior, generator), memory=noise)
         rows = free(method, state).any(-1).nonzero()[:, 0]
         while len(rows):  # those whose token is still to come
             subset = state.take(rows)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.waiting import fixed
 from ..core import random
 from ..core.batch import Batch
 from ..core.positions import positions
@@ -33,7 +34,7 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
     CLEAN.
     """
     time = clean_where_fixed(method, state, t)
-    if torch.compiler.is_compiling():  # all sequences and positions: no shape depends on the noise
+    if fixed():  # all sequences: no shape depends on the noise
         return method.predict(state.x, time, at=at, context=state.context, condition=state.condition)
     rows = at.any(-1).nonzero()[:, 0]  # (R,)
     if len(rows) == 0:
@@ -150,7 +151,7 @@ def predict_then_choose(
         return fill(state, at, random.categorical(distribution(pred, later), generator, at), at.any(-1))
     reveals = random.bernoulli(reveal(pred, later), generator, at)  # (N,) bool
     revealed_at = where.put(at, reveals)
-    v = pred.v if torch.compiler.is_compiling() else pred.v[reveals]  # compiled, no shape depends on what was drawn
+    v = where.among(revealed_at, pred.v)
     v = torch.where(method.process.clean, v, 0.0)
     return fill(state, revealed_at, random.categorical(v, generator, revealed_at), at.any(-1))
 

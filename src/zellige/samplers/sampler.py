@@ -1,5 +1,6 @@
 """The interface of a sampler, and the only sampling loop, `run`."""
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from ..base.arguments import checked, checked_methods, of_kind
 from ..base.errors import InputError, unknown
 from ..base.plugins import Registry, subclass
 from ..base.requests import declared
+from ..base.waiting import at_hand, fixed_shapes
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
 from ..core.prediction import Prediction
@@ -21,6 +23,7 @@ from .guide import Truncated, Truncation, truncated
 from .pairing import Distribution, discrete_times, of_length
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
+LOOK = 8  # steps of fixed shape from one look at whether all is finished to the next
 GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
 
 Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
@@ -243,6 +246,13 @@ class Sampler(Truncation):
         """Grid of times, decreasing from the start of sampling to CLEAN; or a counter. One entry for each time."""
         raise NotImplementedError
 
+    def has_fixed_shape(self, method: Method, shape: tuple[int, int]) -> bool:
+        """Return whether a step of texts (B, L) reads no value within `base.waiting.fixed_shapes`, as a GPU needs it.
+
+        Then a text without free positions stays as it is, unless the sampler `grows`.
+        """
+        return False
+
     def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
         """Expected network evaluations of a sequence with `free` positions on these times; None if unknown."""
         return None
@@ -426,6 +436,18 @@ def run(
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
     method = sampler.truncated(method)
-    for t, s in itertools.pairwise(times):
-        state = sampler.step(method, state, t, s, generator)
+    unread, finished = _unread(sampler, method, state.x, generator), False
+    for number, (t, s) in enumerate(itertools.pairwise(times)):
+        if unread and not sampler.grows and number % LOOK == 0:
+            finished = not bool((method.process.movable(state.x) & ~state.fixed).any())
+        if not finished:
+            with fixed_shapes() if unread else contextlib.nullcontext():
+                state = sampler.step(method, state, t, s, generator)
         yield state
+
+
+def _unread(sampler: Sampler, method: Any, x: Tensor, generator: Randomness) -> bool:
+    """Return whether steps of texts x (B, L) read no value: where a device would be waited for, if they can."""
+    model = method.method if isinstance(method, Truncated) else method
+    able = isinstance(model, Method) and isinstance(generator, Streams)  # guidance reads values
+    return not at_hand(x) and able and sampler.has_fixed_shape(model, (x.shape[0], x.shape[1]))

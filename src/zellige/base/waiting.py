@@ -1,0 +1,56 @@
+"""Whether the values of a tensor are at hand, and whether shapes may depend on them.
+
+Work on a GPU is queued: Python runs ahead, and waits for all of the queue where it reads a value (`bool(x.any())`) or
+makes a shape of values (`x.nonzero()`). On a CPU reading costs nothing, and saves work.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+READABLE = ("cpu",)  # devices whose values are at hand; the others are waited for
+_thread: Any = threading.local()
+
+
+def at_hand(x: Tensor) -> bool:
+    """Return whether the values of a tensor can be read at no cost."""
+    return x.device.type in READABLE and not fixed()
+
+
+def fixed() -> bool:
+    """Return whether no shape may depend on a value: in a compiled step, and within `fixed_shapes`."""
+    return torch.compiler.is_compiling() or getattr(_thread, "fixed", False)
+
+
+def most_positions() -> int | None:
+    """Return the number of `at_most`, None outside of it."""
+    return getattr(_thread, "most", None)
+
+
+@contextlib.contextmanager
+def fixed_shapes() -> Iterator[None]:
+    """Within it all positions are computed, and those that are not chosen are left out of the result: nothing is
+    read."""
+    with _set("fixed", True):
+        yield
+
+
+@contextlib.contextmanager
+def at_most(count: int) -> Iterator[None]:
+    """Within it and `fixed_shapes` a fixed number of positions is computed, of which no more can be chosen."""
+    with _set("most", count):
+        yield
+
+
+@contextlib.contextmanager
+def _set(name: str, value: object) -> Iterator[None]:
+    before = getattr(_thread, name, None)
+    setattr(_thread, name, value)
+    try:
+        yield
+    finally:
+        setattr(_thread, name, before)

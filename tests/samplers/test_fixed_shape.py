@@ -1,0 +1,85 @@
+"""Sampling steps of fixed shape, as on a device whose values are waited for: the same texts and evaluations."""
+
+import pytest
+import torch
+
+from zellige import methods, samplers
+from zellige.base import waiting
+from zellige.core.random import Streams
+from zellige.nn import Net
+from zellige.samplers import run
+
+V, B, L = 11, 5, 24
+NET = Net(layers=2, hidden=32, heads=2, length=L, conv=3)
+CASES = {
+    "ancestral": ("mdlm", {}, "ancestral", {}, 10),
+    "ancestral of a network with time": ("mdlm", {"time": True}, "ancestral", {}, 10),
+    "ancestral, 24 bits": ("mdlm", {}, "ancestral", {"gumbel_bits": 24}, 10),
+    "ancestral, cooler": ("md4", {}, "ancestral", {"temperature": 0.7, "top_p": 0.9}, 10),
+    "ancestral, learnt by token": ("genmd4", {}, "ancestral", {}, 10),
+    "ancestral of a score": ("sedd", {}, "ancestral", {}, 10),
+    "ancestral, uniform noise": ("udlm", {}, "ancestral", {}, 10),
+    "ancestral, uniform scores": ("sedd", {"process": "uniform"}, "ancestral", {}, 10),
+    "ancestral of a chain": ("d3pm", {"diffusion_steps": 10}, "ancestral", {}, 10),
+    "first hitting": ("mdlm", {}, "first_hitting", {}, None),
+    "first hitting of a network with time": ("mdlm", {"time": True}, "first_hitting", {}, None),
+    "any order": ("radd", {}, "any_order", {"per_step": 3}, None),
+    "one order": ("mdlm", {}, "fixed_order", {"order": "backward", "per_step": 2}, None),
+    "confidence": ("mdlm", {}, "confidence", {}, 10),
+    "confidence, margin": ("mdlm", {}, "confidence", {"confidence": "margin", "temperature": 0.5}, 10),
+    "confidence, threshold": ("mdlm", {}, "confidence", {"threshold": 0.2}, None),
+    "confidence, factor": ("mdlm", {}, "confidence", {"factor": 3.0}, None),
+    "confidence, entropy bound": ("mdlm", {}, "confidence", {"entropy_bound": 4.0}, None),
+}
+GIVEN = torch.full((B, L), -1)
+GIVEN[1, :3], GIVEN[2, 5:9], GIVEN[3] = 4, 2, 7  # the last one has nothing left to draw
+
+
+def build(name, config):
+    torch.manual_seed(0)
+    cls = methods.find(name)
+    method = methods.build(cls, V, NET, cls.Config(**config)).double().eval()
+    with torch.no_grad():
+        for p in method.network.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return method
+
+
+@pytest.mark.parametrize("fixed", [None, GIVEN], ids=["free", "given"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_texts(case, fixed, monkeypatch):
+    name, config, sampler, options, steps = CASES[case]
+    method, sampler = build(name, config), samplers.find(sampler)(**options)
+    assert sampler.has_fixed_shape(method, (B, L))
+
+    def states():
+        return list(run(sampler, method, (B, L), steps, fixed=fixed, generator=Streams(range(B))))
+
+    there = states()
+    monkeypatch.setattr(waiting, "READABLE", ())
+    for state, other in zip(there, states(), strict=True):
+        assert torch.equal(other.x, state.x)
+        assert torch.equal(other.calls, state.calls)
+    assert len(there[-1].x.unique()) > 2
+
+
+def test_many_states_are_computed_where_they_are_drawn_alone():
+    """A large head at all positions would take a GPU longer than it is waited for."""
+    method, sampler = build("mdlm", {}), samplers.find("ancestral")()
+    rows = (1 << 24) // (L * (V + 1))
+    assert sampler.has_fixed_shape(method, (rows, L))
+    assert not sampler.has_fixed_shape(method, (rows + 1, L))
+    assert sampler.has_fixed_shape(build("udlm", {}), (rows + 1, L))  # which draws at all of them
+
+
+def test_guided_steps_read_values(monkeypatch):
+    """A wrapper other than truncation is not known to read none."""
+    from zellige.samplers.guide import Wrapper
+    from zellige.samplers.sampler import _unread
+
+    monkeypatch.setattr(waiting, "READABLE", ())
+    method, sampler = build("mdlm", {}), samplers.find("ancestral")(temperature=0.5)
+    x, streams = torch.full((B, L), V), Streams(range(B))
+    assert _unread(sampler, sampler.truncated(method), x, streams)
+    assert not _unread(sampler, Wrapper(method), x, streams)
+    assert not _unread(sampler, method, x, torch.Generator())
