@@ -25,6 +25,7 @@ TRAINED = {
     "csm": 5,
 }
 SAMPLED = {  # the largest number in eight steps
+    "ar": 1,
     "mdlm ancestral": 1,
     "mdlm first hitting": 1,
     "mdlm any order": 1,

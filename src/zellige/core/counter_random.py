@@ -173,19 +173,25 @@ class Streams:
         words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
         self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
         self.rows: Tensor | None = None  # all of them
+        self.uses: Tensor | int = 1  # draws of each that a call uses up
 
     def __len__(self) -> int:
         return len(self.calls if self.rows is None else self.rows)
 
-    def of(self, rows: Tensor) -> "Streams":
-        """The streams of these sequences (N,). They share their counters with this object."""
+    def of(self, rows: Tensor, at: Tensor | None = None) -> "Streams":
+        """The streams of these sequences (N,). They share their counters with this object.
+
+        Where `at` (N,) is False what is drawn is for nothing, and no draw is used up.
+        """
         subset = copy.copy(self)
+        uses = self.uses[rows] if isinstance(self.uses, Tensor) else self.uses
+        subset.uses = uses if at is None else uses * at
         subset.rows = rows if self.rows is None else self.rows[rows]
         return subset
 
     def count(self) -> None:
         """Skip one draw of each sequence."""
-        self.calls[slice(None) if self.rows is None else self.rows] += 1
+        self.calls[slice(None) if self.rows is None else self.rows] += self.uses
 
     def draw(self, row: Tensor, position: Tensor) -> Tensor:
         """The next uniforms at these sequences and positions, which broadcast. Every sequence uses up one draw."""

@@ -210,10 +210,13 @@ def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.devic
     return where.of(uniform(at.shape, generator, device))
 
 
-def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
-    """The source of these sequences (N,), where each sequence may have its own generator."""
+def of_rows(generator: Randomness, rows: Tensor, at: Tensor | None = None) -> Randomness:
+    """The source of these sequences (N,), where each sequence may have its own generator.
+
+    Of `Streams` those that use up no draw can be named: where `at` (N,) is False.
+    """
     if isinstance(generator, Streams):
-        return generator.of(rows)
+        return generator.of(rows, at)
     return [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
 
 

@@ -59,6 +59,9 @@ class Growth(Memory):
         begin, end: what is being written; everything before is.
         ends: (B,) long, the length of each text: N, or where it ended before.
         rows: (R,) long, those that are still written; the context is of these.
+        free: the first position that is not given in all of them; N where there are none.
+        open: (R,) bool, False where one of them is finished after all: where steps have a fixed shape, the rows are
+            looked through once in some steps. None: all are written.
         read: how many tokens the context has read.
         inner: the state of the sampler inside the block, of these rows; its positions end with the block.
         repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if it is
@@ -70,6 +73,8 @@ class Growth(Memory):
     end: int
     ends: Tensor
     rows: Tensor
+    free: int = 0
+    open: Tensor | None = None
     read: int = 0
     inner: State | None = None
     repeats: Tensor | None = None
@@ -134,6 +139,8 @@ def close(state: State, ending: Ending) -> State:
     memory: Growth = state.memory
     x, rows = state.x, memory.rows
     end_at = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
+    if memory.open is not None:
+        end_at = torch.where(memory.open, end_at, memory.ends[rows])
     ends, repeats = memory.ends.index_copy(0, rows, end_at), None
     if ending.entropy is not None:
         low = ending.repeats(x[rows], memory.end) & (end_at == min(memory.end, x.shape[1]))  # no token ended it before
@@ -232,14 +239,29 @@ def merged(whole: State, rows: Tensor, part: State) -> State:
     return State(x, whole.fixed, calls, None, memory, whole.condition)
 
 
-def begin(state: State, new: int) -> State:
-    """Start writing the next `new` tokens of the texts that have not ended and have free positions left."""
+def begin(state: State, new: int, look: bool = True) -> State:
+    """Start writing the next `new` tokens of the texts that have not ended and have free positions left.
+
+    Args:
+        look: leave out the rows of the others; without it their computations go on, to no effect.
+    """
     memory: Growth = state.memory
-    left = (memory.ends == state.x.shape[1]) & ~state.fixed[:, memory.begin :].all(-1)
-    open_rows = left[memory.rows].nonzero()[:, 0]
-    context = None if state.context is None else state.context.take(open_rows)
-    end = memory.begin + new
-    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[open_rows], inner=None))
+    rows, N = memory.rows, state.x.shape[1]
+    position = torch.arange(N, device=rows.device)
+    first = torch.where(state.fixed[rows] | (position < memory.begin), N, position).amin(-1)  # (R,) that is free
+    first = torch.where(memory.ends[rows] == N, first, N)
+    memory = replace(memory, end=memory.begin + new, inner=None)
+    if not look:
+        return replace(state, memory=replace(memory, open=first < N))
+    firsts = first.tolist()
+    memory, left = replace(memory, open=None, free=min(firsts, default=N)), [i for i, n in enumerate(firsts) if n < N]
+    if len(left) == len(rows):
+        return replace(state, memory=memory)
+    if not left:
+        return replace(state, context=None, memory=replace(memory, rows=rows[:0]))
+    index = torch.tensor(left, dtype=torch.long, device=rows.device)
+    context = None if state.context is None else state.context.take(index)
+    return replace(state, context=context, memory=replace(memory, rows=rows[index]))
 
 
 def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:

@@ -16,12 +16,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..base.requests import declared
+from ..base.waiting import fixed
 from ..core import random
+from ..core.random import Randomness
 from ..methods.ar import AR
 from ..methods.method import Method
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
 from .pairing import AUTOREGRESSION
-from .sampler import Exactness, State, check
+from .sampler import LOOK, Exactness, State, check
 
 
 @declared
@@ -51,6 +53,9 @@ class LeftToRight(Growing):
         (length,) = method.shape
         return torch.arange(length, -1, -1, dtype=torch.float64)
 
+    def has_fixed_shape(self, method, shape):
+        return self.ending.entropy is None
+
     def admit(self, method, fixed):
         window_of(method, self.window)
         check_given(method, fixed, 1, 1)
@@ -67,20 +72,32 @@ class LeftToRight(Growing):
 
     def step(self, method: AR, state, t, s, generator=None):
         memory: Growth = state.memory
-        free_rows = ~state.fixed[memory.rows, memory.begin]
-        if free_rows.any():
+        if memory.begin >= memory.free:
             state, h = self._read(method, state)
-            rows, x = memory.rows[free_rows], state.x.clone()
-            x[rows, memory.begin] = random.categorical(method.next(h[free_rows]), random.of_rows(generator, rows))
-            state = replace(state, x=x)
+            state = replace(state, x=self._written(method, state, h, generator))
         follows = self.ending.token is not None and method.begin < method.vocabulary
-        return begin(close(state, replace(self.ending, next_text=method.begin if follows else None)), 1)
+        state = close(state, replace(self.ending, next_text=method.begin if follows else None))
+        return begin(state, 1, look=not fixed() or memory.end % LOOK == 0)
+
+    def _written(self, method: AR, state: State, h: Tensor, generator: Randomness) -> Tensor:
+        """The texts (B, N) with their next token, drawn from the hidden states h (R, D) where it is free."""
+        memory, x = state.memory, state.x.clone()
+        rows, at = memory.rows, ~state.fixed[memory.rows, memory.begin]
+        if not fixed():
+            rows = rows[at]
+            x[rows, memory.begin] = random.categorical(method.next(h[at]), random.of_rows(generator, rows))
+            return x
+        at = at if memory.open is None else at & memory.open
+        token = random.categorical(method.next(h), random.of_rows(generator, rows, at))
+        x[rows, memory.begin] = torch.where(at, token, x[rows, memory.begin])
+        return x
 
     def _read(self, method: AR, state: State) -> tuple[State, Tensor]:
         """Extend the context by all tokens so far, and return the hidden states (R, D) after the last of them."""
         memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
         x = pad(state.x[memory.rows], (1, 0), value=method.begin)
-        window, ones = window_of(method, self.window), torch.ones_like(memory.rows)
+        window = window_of(method, self.window)
+        ones = torch.ones_like(memory.rows) if memory.open is None else memory.open.long()
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
             h, context = method.advance(context, x[:, piece], **more)
