@@ -416,7 +416,7 @@ def test_the_table():
     names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu c4 lambada ag_news pubmed arxiv"
     pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
     pictures += " imagenet32-oord imagenet64-oord"
-    shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 smiles dna table array"
+    shaped = f"{pictures} nouns jsb-chorales lakh-pianoroll sudoku qm9 smiles dna table array"
     assert {name for name, entry in DATASETS.all().items() if entry.shaped} == {*shaped.split()}
     assert set(DATASETS.names()) == {"pydocs", "stories", "names", "text", "tokens", *names.split(), *shaped.split()}
 

@@ -55,7 +55,7 @@ def test_a_row_is_a_name(tmp_path):
     assert len(corpus.split("test")) == round(0.05 * 29_494)
 
 
-@pytest.mark.parametrize("name", ["stories", "names"])
+@pytest.mark.parametrize("name", ["stories", "names", "nouns"])
 def test_the_licence_stands_beside_it(name):
     page = (SHIPPED / name / "README.md").read_text(encoding="utf-8")
     assert DATASETS[name].licence.partition("-")[0] in page

@@ -43,7 +43,8 @@ class Raw:
     """A data set as it was found.
 
     Attributes:
-        splits: (N, *shape) whole numbers below `size`; "all" is still to be cut.
+        splits: (N, *shape) whole numbers below `size`, "all" is still to be cut. What is cut may be made where it is read: not an
+            array, but with a length, a `size` and slices of its tokens in a line.
         levels: the levels of images where `data.levels` is not given; 0 as many as they have.
         tokenizer: where it is not `Levels` of this kind, unit, order and labels.
         characters: of some rows, where a position is a character.

@@ -62,9 +62,8 @@ def prepare_arrays(
             more |= {"start": start, "stop": start + rows.size}
             ready[name], start = Rows(Shards([file]), places, **more), start + rows.size
             continue
-        narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
-            np.ascontiguousarray(narrow).reshape(-1),
+            flat(rows, dtype) if isinstance(rows, np.ndarray) else rows,
             places,
             characters=raw.characters(rows) if raw.characters else None,
             clues=raw.clues.get(name),
@@ -91,6 +90,12 @@ def prepare_arrays(
     }
     about |= {"classes": [*names]} if names else {}
     return Corpus(levels, ready, about)
+
+
+def flat(rows: np.ndarray, dtype: str) -> np.ndarray:
+    """(N, *shape) -> (N L,) in this type; a file stays as it is."""
+    narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
+    return np.ascontiguousarray(narrow).reshape(-1)
 
 
 def _digest(arrays: Iterable[np.ndarray]) -> str:

@@ -117,8 +117,8 @@ class Data:
     )
     labels_by: str = option(
         "column that holds the class (implies `data.labels`); for molecules also rings or heteroatoms, "
-        "which are counted. rings:5 makes 5 classes of a number: 0, 1, 2, 3, and 4 or more; for "
-        "fractional numbers 5 quantiles.",
+        "which are counted; for nouns a part: head (the default), accessory, glasses, body, background. "
+        "rings:5 makes 5 classes of a number: 0, 1, 2, 3, and 4 or more; for fractional numbers 5 quantiles.",
         default="",
     )
     flip: bool = option("for images: mirror each one left to right, half of the time.", default=False)

@@ -425,6 +425,8 @@ KNOWN = {  # what a metric may take
     "asked": "(N,) class that each sample was drawn for",
     "found": "(N,) class that each has by the property that is counted from it; -1 where none can be counted",
     "counted": "(N,) that property; NaN where it cannot be counted",
+    "right_parts": "(N, 5) whether each part of a picture is right; NaN where nothing of it is seen",
+    "seen": "(N,) whether a picture is in the training split (1), held out (2) or neither (0); -1 where it is not valid",
     "logits": "(N, classes) of samples, by the classifier that the features come from",
 }
 STUDENT = "Student's t over samples"

@@ -63,6 +63,7 @@ TABLE: dict[str, dict[str, str]] = {
         "qm9": "zellige.plugins.kinds.molecules:QM9",
         "smiles": "zellige.plugins.kinds.molecules:SMILES",
         "dna": "zellige.plugins.kinds.dna:DNA",
+        "nouns": "zellige.plugins.kinds.nouns:NOUNS",
     },
     "zellige.metrics": {
         "valid": "zellige.plugins.kinds.molecules.metrics:VALID",
@@ -70,6 +71,10 @@ TABLE: dict[str, dict[str, str]] = {
         "new": "zellige.plugins.kinds.molecules.metrics:NEW",
         "right class": "zellige.plugins.kinds.molecules.metrics:RIGHT_CLASS",
         "property": "zellige.plugins.kinds.molecules.metrics:PROPERTY",
+        "valid picture": "zellige.plugins.kinds.nouns.metrics:VALID",
+        "right parts": "zellige.plugins.kinds.nouns.metrics:RIGHT_PARTS",
+        "new picture": "zellige.plugins.kinds.nouns.metrics:NEW_PICTURE",
+        "held-out picture": "zellige.plugins.kinds.nouns.metrics:HELD_OUT_PICTURE",
     },
     "zellige.tokenizers": {
         "image": "zellige.data.levels:Levels",
@@ -78,5 +83,6 @@ TABLE: dict[str, dict[str, str]] = {
         "smiles": "zellige.plugins.kinds.molecules.tokens:Smiles",
         "selfies": "zellige.plugins.kinds.molecules.tokens:Selfies",
         "roll": "zellige.plugins.kinds.music.notes:Notes",
+        "palette": "zellige.plugins.kinds.nouns.parts:Palette",
     },
 }

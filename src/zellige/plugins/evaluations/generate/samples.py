@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -636,14 +637,15 @@ def _evaluate_kind(
     sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     corpus = _read_corpus(model, request.data, terminal)
     labels_by, names = model.config.data.labels_by, class_names(model)
-    training = {*kind.values(corpus.train.array())}
+    training_texts = cache(lambda: {*kind.values(corpus.train.array())})
     real = None if request.reference == "none" else sample_sets.real_texts(corpus, request.reference, request.count)
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
 
     def scored(samples: Set) -> ScoredSet:
         rows = samples.rows or []
-        known = kind.known(rows, labels_by, names) | {"training_texts": training}
+        known = kind.known(rows, labels_by, names)
+        known |= {"training_texts": training_texts()} if "texts" in known else {}
         known |= {"asked": np.resize(classes, len(rows))} if classes else {}
         return sample_sets.score_rows(samples, metrics.measure(**known))
 

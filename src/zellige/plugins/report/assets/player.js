@@ -70,7 +70,8 @@
         if (hooks.classes) span.className += ` ${hooks.classes(i)}`;
         if (kind?.name === "image") {
           const bright = cells.map(p => p.piece ?? 128);
-          span.style.background = masked || tint ? "" : `rgb(${bright.length === 3 ? bright : [bright[0], bright[0], bright[0]]})`;
+          span.style.background = masked || tint ? "" : `${bright[0]}`.startsWith("#") ? bright[0]
+            : `rgb(${bright.length === 3 ? bright : [bright[0], bright[0], bright[0]]})`;
         } else span.textContent = masked ? sample.pieces[i] ?? "·" : cells[0].piece;  // a mask is as wide as what it becomes: nothing jumps
         if (tint) span.style.setProperty("--a", colour === "step" ? since / end
           : Math.max(...cells.map((_, j) => entropy?.[i + j] ?? 0)) / most);
