@@ -85,10 +85,10 @@ def formula(self, node):
 
 
 def files(app, name, source):
-    """Links to examples/, studies/, tests/ and src/, which are no pages, as downloads; CONTRIBUTING.md is a page of the site."""
+    """Links to files that are no pages of the site become downloads; CONTRIBUTING.md is one of its pages."""
     import re
 
-    places = r"examples/[^)]*\.(?:ipynb|py|sh)|src/zellige/[^)#]*|studies/[^)#]*|tests/[^)#]*"
+    places = r"examples/[^)]*\.(?:ipynb|py|sh)|src/zellige/[^)#]*|studies/[^)#]*|tests/[^)#]*|SECURITY\.md"
     link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
     role = lambda match: f"{{download}}`{match[1].replace('`', '')} <{match[2]}>`"  # noqa: E731 - code in it would end it
     source[0] = re.sub(link, role, source[0])
