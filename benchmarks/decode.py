@@ -1,70 +1,117 @@
-"""A token of an autoregressive model with its cache, against GPT-2 of `transformers` with the same shapes.
+"""Tokens a second of a text on a CPU, with each method and precision, beside GPT-2 of `transformers`.
 
-    python benchmarks/decode.py --threads 1 --clock cpu
+    python benchmarks/decode.py --threads 1 --clock cpu               # pip install 'zellige[eval]', for transformers
+    python benchmarks/decode.py --threads 1 --clock cpu --precision int8 --only ar bd3lm
 
-Untrained networks, one text at 50,257 states; `transformers` has to be installed. `weights` multiplies each matrix of the network
-by a vector, and nothing else: they are read once for a token, so that no way to write one token at a time takes less.
+Untrained networks with the shapes of GPT-2, 50,257 states, one text. The variants take turns in one process. GPT-2 has its cache
+and float32; CTranslate2, if it is installed, runs the same network with its own kernels. `weights` multiplies each matrix
+of the network by a vector and nothing else: no way to write one token at a time takes less. `dual` is `mdlm` by the sampler
+`semi_autoregressive` in blocks of 32 with the cache dual, 4 or 8 tokens an evaluation.
 """
 
 import sys
-from itertools import pairwise
+import tempfile
+from collections.abc import Callable
+from copy import deepcopy
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import measure
 from zellige import Net
-from zellige.core.random import Streams
 from zellige.methods import build
-from zellige.samplers import LeftToRight
+from zellige.samplers import AnyOrder, SemiAutoregressive, find, run
 
 STATES = 50_257
+PRECISIONS = ("float32", "bfloat16", "int8")
+
+
+def samplers(method: Any, precision: str, tokens: int) -> dict[str, Callable[[], object]]:
+    """The ways to write a text with a method."""
+
+    def write(sampler: Any, steps: int | None = None) -> Callable[[], object]:
+        return lambda: [*run(sampler, method, (1, tokens), steps)]
+
+    name = method.name
+    if name == "ar":
+        return {f"ar {precision}": write(find("left_to_right")())}
+    if name == "bd3lm":
+        return {f"bd3lm T = {steps} {precision}": write(find("blockwise")(), steps) for steps in (4, 8, 16)}
+    dual = {
+        f"dual {count} {precision}": write(SemiAutoregressive(AnyOrder(count), 32, cache="dual")) for count in (4, 8)
+    }
+    return {f"mdlm T = {steps} {precision}": write(find("ancestral")(), steps) for steps in (16, 64)} | dual
+
+
+def gpt2(layers: int, hidden: int, tokens: int) -> Any:
+    """An untrained GPT-2."""
+    sizes = {"n_layer": layers, "n_embd": hidden, "n_head": hidden // 64, "n_positions": tokens + 1}
+    return GPT2LMHeadModel(GPT2Config(vocab_size=STATES, **sizes)).eval()
+
+
+def by_transformers(model: Any, tokens: int) -> Callable[[], object]:
+    """Write with GPT-2 of transformers."""
+    begin = torch.zeros(1, 1, dtype=torch.long)
+    how = {"min_new_tokens": tokens, "max_new_tokens": tokens, "do_sample": True, "top_k": 0, "pad_token_id": 0}
+    return lambda: model.generate(begin, attention_mask=torch.ones_like(begin), **how)
+
+
+def by_ctranslate2(model: Any, tokens: int, folder: str, precision: str) -> Callable[[], object]:
+    """Write with the same GPT-2 by CTranslate2."""
+    import ctranslate2
+
+    converter = ctranslate2.converters.TransformersConverter(folder)
+    converter.convert(f"{folder}/{precision}", quantization=precision, force=True)
+    generator = ctranslate2.Generator(f"{folder}/{precision}", device="cpu", intra_threads=torch.get_num_threads())
+    how = {"min_length": tokens, "max_length": tokens, "sampling_topk": 0, "include_prompt_in_result": False}
+    return lambda: generator.generate_batch([["<|endoftext|>"]], **how)
+
+
+def matrices(network: Any, tokens: int) -> Callable[[], object]:
+    """Read the weights of a network once for each token."""
+    weights = [p for name, p in network.named_parameters() if p.ndim == 2 and not name.startswith("embedding")]
+    vectors = [torch.randn(p.shape[1]) for p in weights]
+    return lambda: [matrix.mv(vector) for _ in range(tokens) for matrix, vector in zip(weights, vectors)]
 
 
 def main() -> int:
-    parser = measure.options(__doc__ or "", rounds=9)
+    parser = measure.options((__doc__ or "").splitlines()[0], rounds=5)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--only", nargs="+", choices=("ar", "bd3lm", "mdlm"), default=("ar", "bd3lm", "mdlm"))
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     torch.manual_seed(0)
-    heads, n = chosen.hidden // 64, chosen.tokens
-    method = build("ar", STATES, Net(chosen.layers, chosen.hidden, heads, n)).eval()
-    sizes = {"n_layer": chosen.layers, "n_embd": chosen.hidden, "n_head": heads, "n_positions": n + 1}
-    published = GPT2LMHeadModel(GPT2Config(vocab_size=STATES, **sizes)).eval()
-    network = method.network
-    matrices = [p for name, p in network.named_parameters() if p.ndim == 2 and not name.startswith("embedding")]
-    vectors = [torch.randn(p.shape[1]) for p in matrices]
-    sampler, begin = LeftToRight(), torch.zeros(1, 1, dtype=torch.long)
-
-    @torch.no_grad()
-    def ours() -> None:
-        state, times, streams = sampler.init(method, (1, n)), sampler.times(method, None), Streams([1])
-        for t, s in pairwise(times):
-            state = sampler.step(method, state, t, s, streams)
-
-    @torch.no_grad()
-    def gpt2() -> None:
-        how = {"min_new_tokens": n, "max_new_tokens": n, "do_sample": True, "top_k": 0, "pad_token_id": 0}
-        published.generate(begin, attention_mask=torch.ones_like(begin), **how)
-
-    @torch.no_grad()
-    def weights() -> None:
-        for _ in range(n):
-            for matrix, vector in zip(matrices, vectors):
-                matrix.mv(vector)
-
-    ways = {"GPT-2": gpt2, "ar": ours, "weights": weights}
-    seconds = measure.alternate(ways, chosen.rounds, clock=chosen.clock)
+    n = chosen.tokens
+    published = gpt2(chosen.layers, chosen.hidden, n)
+    net = Net(chosen.layers, chosen.hidden, chosen.hidden // 64, n)
+    ways: dict[str, Callable[[], object]] = {"GPT-2 of transformers": by_transformers(published, n)}
+    with tempfile.TemporaryDirectory() as folder:
+        if find_spec("ctranslate2"):
+            published.save_pretrained(folder)
+            for precision in ("float32", "int8"):
+                ways[f"CTranslate2 {precision}"] = by_ctranslate2(published, n, folder, precision)
+        for name in chosen.only:
+            method = build(name, STATES, net).eval()
+            if name == "ar":
+                ways["weights float32"] = matrices(method.network, n)
+            for precision in chosen.precision:
+                ways |= samplers(deepcopy(method).compute_in(precision), precision, n)
+        with torch.no_grad():
+            seconds = measure.alternate(ways, chosen.rounds, clock=chosen.clock)
     rows = []
-    for name in ways:
-        times = measure.compare(seconds, "GPT-2", name)
-        middle = sorted(seconds[name])[len(seconds[name]) // 2]
-        rows.append(
-            (name, f"{1000 * middle / n:.1f}", f"{times['times']:.2f}x ({times['low']:.2f}-{times['high']:.2f})")
-        )
-    measure.show(rows, ("", "ms a token", "faster than GPT-2 (quartiles)"))
+    for name, times in seconds.items():
+        ratio = measure.compare(seconds, "GPT-2 of transformers", name)
+        speed = f"{n / median(times):.1f}"
+        rows.append((name, speed, f"{ratio['times']:.2f}", f"{ratio['low']:.2f}-{ratio['high']:.2f}"))
+    measure.show(rows, ("", "tokens/s", "times GPT-2", "quartiles"))
+    if not find_spec("ctranslate2"):
+        print("CTranslate2 is not installed: pip install ctranslate2")
     return 0
 
 

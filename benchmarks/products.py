@@ -24,11 +24,11 @@ def blas(call: Any) -> Any:
     """The call, without oneDNN."""
 
     def within() -> None:
-        able, linear._able = linear._able, False
+        able, linear.able = linear.able, False
         try:
             call()
         finally:
-            linear._able = able
+            linear.able = able
 
     return within
 

@@ -1,5 +1,7 @@
 """int8 weights: the formula, its error, and rows that do not depend on their neighbours."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -7,13 +9,18 @@ from torch import nn
 import zellige
 from testing import small
 from zellige.base.errors import InputError
+from zellige.nn import int8
 from zellige.nn.embedding import Modulation
 from zellige.nn.int8 import Int8Linear, quantize, rounded
 
+WAYS = [False, *([True] if int8._able else [])]
 
+
+@pytest.mark.parametrize("by_onednn", WAYS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (5, 9), (2, 3, 9), (0, 9)])
-def test_the_formula_in_whole_numbers(shape, bias):
+def test_the_formula_in_whole_numbers(shape, bias, by_onednn, monkeypatch):
+    monkeypatch.setattr(int8, "_able", by_onednn)
     torch.manual_seed(1)
     linear = nn.Linear(9, 4, bias=bias)
     layer, x = Int8Linear(linear), 3 * torch.randn(shape)
@@ -38,12 +45,36 @@ def test_each_weight_and_input_is_off_by_half_a_code_at_most():
     assert codes.dtype == torch.int8
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+@pytest.mark.parametrize("by_onednn", WAYS)
+def test_a_row_does_not_depend_on_its_neighbours(by_onednn, monkeypatch):
+    monkeypatch.setattr(int8, "_able", by_onednn)
     torch.manual_seed(0)
     layer = Int8Linear(nn.Linear(96, 200))
     x = torch.randn(7, 96) * torch.logspace(-3, 3, 7)[:, None]
     assert torch.equal(layer(x)[2], layer(x[2]))
     assert torch.equal(layer(x)[2:3], layer(x[2:3]))
+
+
+@pytest.mark.parametrize("by_onednn", WAYS)
+def test_sums_of_the_largest_codes_are_exact(by_onednn, monkeypatch):
+    monkeypatch.setattr(int8, "_able", by_onednn)
+    torch.manual_seed(0)
+    signs, x = torch.randint(2, (50, 4096)) * 2.0 - 1, torch.randint(2, (20, 4096)) * 2.0 - 1
+    linear = nn.Linear(4096, 50, bias=False)
+    linear.weight.data = signs
+    expected = (127**2 * (x @ signs.T).long()).float() / 127**2
+    torch.testing.assert_close(Int8Linear(linear)(x), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("by_onednn", WAYS)
+def test_a_copy_and_the_state_have_the_codes(by_onednn, monkeypatch):
+    monkeypatch.setattr(int8, "_able", by_onednn)
+    torch.manual_seed(0)
+    linear, x = nn.Linear(33, 20), torch.randn(5, 33)
+    layer = Int8Linear(linear)
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+    assert torch.equal(layer.state_dict()["codes"], rounded(linear.weight.detach())[0])
+    assert [*layer.state_dict()] == ["scale", "bias", "codes"]
 
 
 def test_all_linear_layers_are_rounded_but_the_modulations():

@@ -46,7 +46,7 @@ def measured(config: Config, V: int, rows: int, low: bool = False) -> int:
     method = build(config.method, V, config.net, config.options, ordered=True).train()
     generator = torch.Generator().manual_seed(0)
     batch = Batch(torch.randint(V, (rows, config.net.length), generator=generator))
-    with mock.patch.object(linear, "_able", False), gpu_chunks(), Live() as live, torch.enable_grad():
+    with mock.patch.object(linear, "able", False), gpu_chunks(), Live() as live, torch.enable_grad():
         live.watch(method)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
             loss = method.loss(batch, generator).sum()

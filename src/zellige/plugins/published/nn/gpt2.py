@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zellige.nn.attention import Beside, Cache, Past, attend, documents
-from zellige.nn.linear import product
+from zellige.nn.linear import Packs
 
 from .llama import Llama, LlamaNet
 
 
-class Product(nn.Module):
+class Product(Packs):
     """x W + b with W (inputs, outputs)."""
 
     def __init__(self, inputs: int, outputs: int):
@@ -25,7 +25,7 @@ class Product(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return product(x, self.weight.T, self.bias)
+        return self.product(x, self.weight.T, self.bias)
 
 
 class GPT2Layer(nn.Module):
