@@ -16,11 +16,17 @@ from zellige.nn.int8 import Int8Linear, quantize, rounded
 WAYS = [False, *([True] if int8._able else [])]
 
 
+def choose(by_onednn, monkeypatch):
+    """Let oneDNN multiply the codes of all layers, or of none."""
+    monkeypatch.setattr(int8, "_able", by_onednn)
+    monkeypatch.setattr(int8, "PACKED", 0)
+
+
 @pytest.mark.parametrize("by_onednn", WAYS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(9,), (1, 9), (5, 9), (2, 3, 9), (0, 9)])
 def test_the_formula_in_whole_numbers(shape, bias, by_onednn, monkeypatch):
-    monkeypatch.setattr(int8, "_able", by_onednn)
+    choose(by_onednn, monkeypatch)
     torch.manual_seed(1)
     linear = nn.Linear(9, 4, bias=bias)
     layer, x = Int8Linear(linear), 3 * torch.randn(shape)
@@ -47,7 +53,7 @@ def test_each_weight_and_input_is_off_by_half_a_code_at_most():
 
 @pytest.mark.parametrize("by_onednn", WAYS)
 def test_a_row_does_not_depend_on_its_neighbours(by_onednn, monkeypatch):
-    monkeypatch.setattr(int8, "_able", by_onednn)
+    choose(by_onednn, monkeypatch)
     torch.manual_seed(0)
     layer = Int8Linear(nn.Linear(96, 200))
     x = torch.randn(7, 96) * torch.logspace(-3, 3, 7)[:, None]
@@ -57,7 +63,7 @@ def test_a_row_does_not_depend_on_its_neighbours(by_onednn, monkeypatch):
 
 @pytest.mark.parametrize("by_onednn", WAYS)
 def test_sums_of_the_largest_codes_are_exact(by_onednn, monkeypatch):
-    monkeypatch.setattr(int8, "_able", by_onednn)
+    choose(by_onednn, monkeypatch)
     torch.manual_seed(0)
     signs, x = torch.randint(2, (50, 4096)) * 2.0 - 1, torch.randint(2, (20, 4096)) * 2.0 - 1
     linear = nn.Linear(4096, 50, bias=False)
@@ -68,7 +74,7 @@ def test_sums_of_the_largest_codes_are_exact(by_onednn, monkeypatch):
 
 @pytest.mark.parametrize("by_onednn", WAYS)
 def test_a_copy_and_the_state_have_the_codes(by_onednn, monkeypatch):
-    monkeypatch.setattr(int8, "_able", by_onednn)
+    choose(by_onednn, monkeypatch)
     torch.manual_seed(0)
     linear, x = nn.Linear(33, 20), torch.randn(5, 33)
     layer = Int8Linear(linear)

@@ -122,7 +122,7 @@ def _packable(x: Tensor, W: Tensor) -> bool:
     entries, dtype = W.numel(), W.dtype
     return (
         dtype in _packs
-        and (entries >= PACKED[dtype] or (dtype == torch.float32 and x.numel() * len(W) >= PACKED_LEAST))
+        and (entries >= PACKED[dtype] or (dtype == torch.float32 and x.numel() * W.shape[0] >= PACKED_LEAST))
         and 0 < x.numel() <= PACKED_ROWS * W.shape[1]
         and x.device.type == W.device.type == "cpu"
         and dtype == (torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype)
@@ -135,16 +135,16 @@ def _packable(x: Tensor, W: Tensor) -> bool:
 
 def filled(x: Tensor) -> Tensor:
     """The rows of x (*, K), with rows of zeros up to one of few numbers: (M, K)."""
-    rows = x.reshape(-1, x.shape[-1])
-    M = len(rows)
+    rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    M = rows.shape[0]
     step = 1 if M <= 4 else 4 if M <= 16 else 16 if M <= 128 else 64 if M <= 512 else 256
     return F.pad(rows, (0, 0, 0, -M % step)) if M % step else rows
 
 
 def _cut(y: Tensor, x: Tensor) -> Tensor:
     """The rows of y (M, N) that are those of x (*, K): (*, N)."""
-    rows = x.shape[:-1]
-    return (y if len(y) == rows.numel() else y[: rows.numel()]).view(*rows, y.shape[-1])
+    rows, (M, N) = x.shape[:-1], y.shape
+    return (y if rows.numel() == M else y[: rows.numel()]).view(*rows, N)
 
 
 def _onednn(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
