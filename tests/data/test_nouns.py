@@ -124,6 +124,18 @@ def test_colours_are_those_of_the_palette():
     assert tokenizer.encode(tokenizer.decode(row, mask=".")) == [-1 if token == 235 else token for token in row]
 
 
+def test_a_part_is_kept():
+    """The head of a held-out picture, wherever the glasses leave it free, and nothing else."""
+    kind, number = of(prepare(Data("nouns")).tokenizer), splits()["test"][:1]
+    row, head = parts().pictures(number)[0].astype(int), parts().layers[3][parts().split(number)[3][0]]
+    glasses = parts().layers[4][parts().split(number)[4][0]]
+    expected = np.where((head != CLEAR) & (glasses == CLEAR), row, -1)
+    assert kind.given(row).tolist() == kind.given(row, "head").tolist() == expected.tolist()
+    both = kind.given(row, "head,glasses")
+    assert ((both >= 0) == ((head != CLEAR) | (glasses != CLEAR))).all()
+    assert (kind.given(row, "top") >= 0).sum() == 512
+
+
 @pytest.fixture
 def drawn() -> tuple[np.ndarray, np.ndarray]:
     """Three held-out pictures, one of training and one with a wrong pixel of the background; their combinations."""

@@ -101,7 +101,7 @@ class Grid(Modality):
         return fig
 
     # given -----------------------------------------------------------------------------------------------------
-    def part(self, name: str) -> np.ndarray:
+    def part(self, name: str, row: np.ndarray) -> np.ndarray:
         return halves(self.shape, name)
 
     def read(self, text: str) -> np.ndarray:

@@ -57,7 +57,7 @@ class Image(Modality):
         scale = 255 / max(self.tokenizer.size - 1, 1)
         return ["·" if is_absent else str(round(scale * i)) for i, is_absent in zip(row, self.absent(row))]
 
-    def part(self, name: str) -> np.ndarray:
+    def part(self, name: str, row: np.ndarray) -> np.ndarray:
         return halves(self.shape, name)
 
     def png(

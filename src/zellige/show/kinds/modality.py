@@ -150,11 +150,11 @@ class Modality:
         row = np.asarray(row).reshape(-1)
         selection = np.zeros(self.shape, bool)
         for piece in parts:
-            selection |= self.part(piece)
+            selection |= self.part(piece, row)
         return np.where(selection.reshape(-1), row, -1)
 
-    def part(self, name: str) -> np.ndarray:
-        """(*shape) bool, where a part named in `keeps` lies."""
+    def part(self, name: str, row: np.ndarray) -> np.ndarray:
+        """(*shape) bool, where a part of a row (L,) lies that `keeps` names."""
         raise NotImplementedError
 
     def read(self, text: str) -> np.ndarray:

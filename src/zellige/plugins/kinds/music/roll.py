@@ -188,7 +188,7 @@ class Roll(Modality):
         return file
 
     # given -----------------------------------------------------------------------------------------------------
-    def part(self, name: str) -> np.ndarray:
+    def part(self, name: str, row: np.ndarray) -> np.ndarray:
         """The first half of the steps, or a voice."""
         selection = np.zeros(self.shape, bool)
         selection[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True

@@ -10,13 +10,14 @@ from zellige.show.kinds import Image
 from zellige.show.kinds.image import MASKED
 
 from .metrics import judged
-from .parts import Palette
+from .parts import PARTS, Palette, parts
 
 
 class Picture(Image):
     """Pictures of the colours of a palette."""
 
     many = "pictures"
+    keeps = ("head", *(part for part in PARTS if part != "head"), *Image.keeps)
     measured = True
 
     def __init__(self, tokenizer: Palette):
@@ -32,6 +33,13 @@ class Picture(Image):
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The colour of each token, `#rrggbb`."""
         return self.signs(row, "·")
+
+    def part(self, name: str, row: np.ndarray) -> np.ndarray:
+        """Where that part of the nearest combination is seen, or the half of the picture."""
+        if name not in PARTS:
+            return super().part(name, row)
+        seen = parts().seen(parts().nearest(row[None]))[1]
+        return (seen == PARTS.index(name)).reshape(self.shape)
 
     def known(self, rows: ArrayLike, labels_by: str, names: Sequence[str]) -> dict[str, Any]:
         return judged(self.rows(rows), labels_by)

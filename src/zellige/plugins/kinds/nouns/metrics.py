@@ -83,13 +83,13 @@ def shares(
     return fractions | ({"new among the valid": new_pictures(seen)} if (seen != INVALID).any() else {})
 
 
-_fraction = partial(Metric, interval=WILSON, sides=True, page="nouns", subject="pictures of parts")
+_fraction = partial(Metric, interval=WILSON, sides=True, page="nouns", subject="nouns")
 VALID = _fraction(
     "valid picture", valid_pictures, ("right_parts",), True, title="valid", column="valid",
     definition="fraction that equals a combination of parts",
 )  # fmt: skip
 RIGHT_PARTS = Metric(
-    "right parts", right_share, ("right_parts",), True, column="parts", page="nouns", subject="pictures of parts",
+    "right parts", right_share, ("right_parts",), True, column="parts", page="nouns", subject="nouns",
     definition="of the nearest combination, those that are as they should be wherever they are seen; mean over samples",
 )  # fmt: skip
 NEW_PICTURE = _fraction(

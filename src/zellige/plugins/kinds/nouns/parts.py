@@ -85,9 +85,9 @@ class Parts:
 
     def pictures(self, numbers: np.ndarray) -> np.ndarray:
         """(N, L) uint8 tokens of combinations (N,)."""
-        return self._shown(numbers)[0]
+        return self.seen(numbers)[0]
 
-    def _shown(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def seen(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(N, L) tokens of combinations (N,), and the index in PARTS of what is seen at each position."""
         tokens = np.full((len(numbers), self.layers[0].shape[1]), CLEAR, np.uint8)
         seen = np.zeros(tokens.shape, np.int8)
@@ -179,7 +179,7 @@ class Parts:
 
     def right(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """(N, 5) whether all that is seen of each part of the combinations (N,) is in the rows (N, L); NaN: nothing is."""
-        tokens, seen = self._shown(numbers)
+        tokens, seen = self.seen(numbers)
         right = np.full((len(rows), len(PARTS)), np.nan)
         for part in range(len(PARTS)):
             of_part = seen == part
