@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Trains the networks of this study, and the long run. A run that was stopped goes on where it was.
+#
+#   studies/nouns/nouns.sh [FOLDER] [NAME ...]      unet u-vit: the short runs; nouns: the long one, not by default
+set -euo pipefail
+folder=${1:-runs/nouns}
+shift || true
+train() { # NAME [OPTION ...]
+  local run=$folder/$1
+  shift
+  zellige train mdlm --data.name nouns --net.no-published --train.device cpu --train.precision bfloat16 --train.samples 0 \
+    --train.minutes 0 --train.save-minutes 10 "$@" --run "$run" $(test -e "$run/config.json" && echo --resume)
+}
+short=(--train.batch 16 --train.steps 600 --train.lr 2e-3 --train.warmup 50 --train.ema 0.99 --train.validate-every 600
+  --train.validate-rows 64)
+uvit=(--net.kind u-vit --net.channels 24 --net.blocks 1 --net.attention 0 --net.layers 4 --net.hidden 128 --net.heads 4)
+for name in "${@:-unet u-vit}"; do
+  for run in $name; do
+    case $run in
+      unet) # 2.5M parameters
+        train unet --net.kind unet --net.channels 16 --net.multipliers 1 2 4 8 --net.blocks 1 --net.attention 8 "${short[@]}" ;;
+      u-vit) # 0.9M parameters
+        train u-vit "${uvit[@]}" "${short[@]}" ;;
+      nouns) # with the head as class, which half of the pictures come without; 1,024,000 pictures
+        train nouns "${uvit[@]}" --data.labels --train.label-dropout 0.5 --train.batch 16 --train.steps 64000 \
+          --train.lr 2e-3 --train.warmup 500 --train.ema 0.9995 --train.validate-every 4000 --train.validate-rows 256 ;;
+      *) echo "no run $run"; exit 2 ;;
+    esac
+  done
+done
