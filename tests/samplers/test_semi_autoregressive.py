@@ -204,3 +204,18 @@ def test_the_command_and_the_request(capsys):
     model.defaults = {"sampler": "semi_autoregressive", **options}
     made = Sampling.of(steps=8).with_defaults(model).sampler_for(model.method)
     assert (made.name, made.cache, made.block_length, made.inner.per_step) == ("semi_autoregressive", "dual", 16, 4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_a_cache_keeps_what_the_network_computes_in_its_precision(precision):
+    torch.manual_seed(0)
+    method = build("mdlm", K, Net(2, 16, 2, L)).eval().compute_in(precision)
+    x = torch.randint(K, (2, L))
+    h, reading = method.read_whole(x)
+    assert torch.equal(h, method.hidden(x, None))
+    part = method.reread(x[:, 4:8], 4, reading)
+    assert part.dtype == h.dtype
+    torch.testing.assert_close(part, h[:, 4:8], rtol=0.05, atol=0.05)
+    *_, state = run(SemiAutoregressive(AnyOrder(2), S, cache="dual"), method, (2, L), None)
+    assert int(state.x.max()) < K

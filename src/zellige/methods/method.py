@@ -449,6 +449,18 @@ class Method(nn.Module):
             h, cache = self._evaluate("advance")(cache, x, **more)
         return h if self._dtype is None else h.to(self._dtype), cache
 
+    def read_whole(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
+        """Hidden states (B, L, D) of whole texts x (B, L), and the `Reading` beside which a part is read again."""
+        with products(x.device, self._precision):
+            h, reading = self.network.read(x, condition)
+        return h if self._dtype is None else h.to(self._dtype), reading
+
+    def reread(self, x: Tensor, start: int, reading: Any, condition: Tensor | None = None) -> Tensor:
+        """Hidden states (B, n, D) of x (B, n), the texts from `start` on; the others are as in `reading`."""
+        with products(x.device, self._precision):
+            h = self.network.reread(x, start, reading, condition)
+        return h if self._dtype is None else h.to(self._dtype)
+
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """The network's time input at times t: (B,), or (B, L) if blocks have their own times."""
         if not self.time_conditioned:

@@ -137,6 +137,8 @@ def entropy(x: Tensor) -> float:
 def close(state: State, ending: Ending) -> State:
     """Finish the tokens that are being written. Ended texts are padded with the token that ends them."""
     memory: Growth = state.memory
+    if ending == Ending():  # nothing ends them
+        return replace(state, memory=replace(memory, begin=memory.end, repeats=None))
     x, rows = state.x, memory.rows
     end_at = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
     if memory.open is not None:

@@ -136,22 +136,22 @@ class Inside(Wrapper):
     def _hidden(self, x: Tensor, x_t: Tensor, around: Around, condition: Tensor | None) -> Tensor:
         """Hidden states (B, S, D) of the blocks: of a whole reading where it is due,
         else of a part beside the last one."""
-        network, (begin, size), parts = self.method.network, (around.start, x_t.shape[1]), []
-        shifts = begin > 0 and getattr(getattr(network, "net", None), "shift", False)
+        (begin, size), parts = (around.start, x_t.shape[1]), []
+        shifts = begin > 0 and getattr(getattr(self.method.network, "net", None), "shift", False)
         shift = int(shifts)  # of the position that the first one is read from
         for rows in (around.due.nonzero()[:, 0], (~around.due).nonzero()[:, 0]):
             if len(rows) == 0:
                 continue
             classes = None if condition is None else condition[rows]
             if around.due[rows[0]]:
-                h, reading = network.read(x[rows], classes)
+                h, reading = self.method.read_whole(x[rows], classes)
                 around.news.append((around.rows[rows], reading))
                 h = h[:, begin : begin + size]
             else:
                 assert around.reading is not None
                 end = x.shape[1] if self.cache == "prefix" else begin + size
                 part = x[rows, begin - shift : end]
-                h = network.reread(part, begin - shift, around.reading.take(rows), classes)[:, shift : shift + size]
+                h = self.method.reread(part, begin - shift, around.reading.take(rows), classes)[:, shift : shift + size]
             parts.append((rows, h))
         rows, h = (torch.cat(of) for of in zip(*parts))
         return h[rows.argsort()]
@@ -222,9 +222,7 @@ class SemiAutoregressive(InBlocks):
             raise InputError("a cache keeps what the network computes, and guidance evaluates more; use `cache` none")
         if not hasattr(inner.network, "reread") or not inner.pointwise:
             raise InputError(f"{inner.name} has no network whose keys and values can be kept; use `cache` none")
-        inner.network.read(
-            torch.zeros(1, 1, dtype=torch.long, device=next(inner.parameters()).device)
-        )  # says what else not
+        inner.read_whole(torch.zeros(1, 1, dtype=torch.long, device=next(inner.parameters()).device))  # what else not
 
     def distribution(self, method: Diffusion, steps):
         sizes = self._sizes(method.shape[0])
