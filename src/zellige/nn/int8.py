@@ -6,7 +6,7 @@ The sum is exact, in int32, and a row has its own scale: a text does not depend 
 norms, convolutions and the modulations of time and class stay as they are.
 
 On a CPU with VNNI oneDNN multiplies the codes of wide layers, and they are kept in its layout alone: for 2 to 16 rows
-that is 1.5 to 2.3 times as fast as `torch._int_mm`, and for others as fast.
+that is 1.3 to 2.4 times as fast as `torch._int_mm`, and for others as fast.
 """
 
 from typing import Any
