@@ -17,12 +17,12 @@ TRAINED = {
     "udlm": 1,
     "bd3lm": 1,
     "ar": 1,
-    "genmd4": 5,
-    "gidd": 5,
+    "genmd4": 2,
+    "gidd": 1,
     "d3pm": 1,
     "d3pm uniform": 1,
-    "tauldr": 9,
-    "csm": 5,
+    "tauldr": 2,
+    "csm": 1,
 }
 SAMPLED = {  # the largest number in eight steps
     "ar": 1,

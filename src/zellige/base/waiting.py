@@ -31,19 +31,15 @@ def most_positions() -> int | None:
     return getattr(_thread, "most", None)
 
 
-@contextlib.contextmanager
-def fixed_shapes() -> Iterator[None]:
-    """Within it all positions are computed, and those that are not chosen are left out of the result: nothing is
-    read."""
-    with _set("fixed", True):
-        yield
+def fixed_shapes(on: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Within it, if it is `on`, all positions are computed, and those that are not chosen are left out of the result:
+    nothing is read."""
+    return contextlib.nullcontext() if fixed() or not on else _set("fixed", True)
 
 
-@contextlib.contextmanager
-def at_most(count: int) -> Iterator[None]:
+def at_most(count: int) -> contextlib.AbstractContextManager[None]:
     """Within it and `fixed_shapes` a fixed number of positions is computed, of which no more can be chosen."""
-    with _set("most", count):
-        yield
+    return _set("most", count)
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ class Positions:
         if self.share is not None and not weighted:
             values = torch.where(self.share > 0, self.share * values, 0.0)
         if self.whole:  # PyTorch 2.13 compiles no index_add of these for two threads of a CPU
-            return values.view(self.rows, -1).sum(-1)
+            return values.view(self.rows, len(values) // max(self.rows, 1)).sum(-1)
         return values.new_zeros(self.rows).index_add(0, self.row, values)
 
 

@@ -149,7 +149,7 @@ class Process(nn.Module):
 
     def one_hot(self, x: Tensor) -> Tensor:
         """The point mass at x, (*) -> (*, K), in the prior's dtype."""
-        return F.one_hot(x, self.K).to(self.prior)
+        return torch.zeros(*x.shape, self.K, dtype=self.prior.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
 
 
 class Mixture(Process):

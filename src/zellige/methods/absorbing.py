@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import InputError
-from ..base.waiting import fixed
+from ..base.waiting import at_hand
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
 from ..core.positions import positions
@@ -55,7 +55,7 @@ class Absorbing(Diffusion):
 
     def read(self, logits, x_t, t):
         # MDLM section 3.2.3; carry-over holds already where all are masks
-        make = restricted if fixed() or bool((x_t != self.process.mask).any()) else Mean
+        make = restricted if not at_hand(x_t) or bool((x_t != self.process.mask).any()) else Mean
         return make(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
 
     def reveal_probability(self, t: Tensor | float, s: Tensor | float) -> Tensor:

@@ -58,6 +58,7 @@ from ..base.errors import InputError
 from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch, Estimator
+from ..core.positions import positions
 from ..core.prediction import DataScore
 from ..core.random import Randomness
 from ..nn.chunks import each_position
@@ -251,12 +252,11 @@ class CSM(Method):
     def _sum(self, batch: Batch, x: Tensor, f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts:
         x (B, L) -> (B,)."""
-        at = batch.counted
-        x_at, tokens = x[at], batch.tokens[at]
+        where = positions(batch.counted)
+        x_at, tokens = where.of(x), where.of(batch.tokens)
 
         def each(logits: Tensor, i: slice) -> Tensor:
             return torch.where(self.neighbourhood.of(x_at[i]), f(logits, x_at[i], tokens[i]), 0.0).sum(-1).double()
 
-        h = self.hidden(x, None, batch)[at]
-        value = each_position(self.network.head, h, self.vocabulary, each)
-        return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, at.nonzero()[:, 0], value)
+        h = where.of(self.hidden(x, None, batch))
+        return where.sum(each_position(self.network.head, h, self.vocabulary, each))

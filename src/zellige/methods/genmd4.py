@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from ..base.errors import InputError
 from ..base.requests import declared, option
+from ..base.waiting import at_hand, fixed_shapes
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.curves import Polynomial
@@ -108,14 +109,17 @@ class GenMD4(Absorbing):
         bound.
         """
         x_t = torch.cat((z, other))  # (2B, L)
-        rows = positions(self.process.movable(x_t).any(-1, keepdim=True))  # where nothing is masked nothing is asked
+        waited, end = not at_hand(x_t), s is not None
+        with fixed_shapes(waited and not end):  # where nothing is masked nothing is asked; at the end that is often
+            rows = positions(self.process.movable(x_t).any(-1, keepdim=True))
         of = rows.index % len(batch)
         batch_part, noisy, time = batch.take(of), x_t[rows.index], t[of]
-        f, g = rows.sum(
-            self.continuous_bound(batch_part, noisy, time)
-            if s is None
-            else self.discrete_bound(batch_part, noisy, time, s[of])
-        ).chunk(2)
+        with fixed_shapes(waited and end):
+            f, g = rows.sum(
+                self.continuous_bound(batch_part, noisy, time)
+                if s is None
+                else self.discrete_bound(batch_part, noisy, time, s[of])
+            ).chunk(2)
         push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
         return (f + g) / 2 + (push - push.detach())  # MD4 appendix I.2
 

@@ -38,6 +38,7 @@ from torch.autograd.function import once_differentiable
 from ..core import maths, random
 from ..core.by_row import by_row, part
 from ..core.matrices import CTMC, LogTable
+from ..core.positions import positions
 from ..core.prediction import score_given
 from ..core.process import Process
 from ..core.random import Randomness
@@ -68,15 +69,15 @@ def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) 
     z = exits(process)
     leave = z[x] * counted
     total, at = leave.sum(-1), counted & process.movable(x)  # elsewhere nothing leads into x
-    row = at.nonzero()[:, 0]
-    clean, state, time, other_rate = x_0[at], x[at], t[row], total[row] - leave[at]
+    where = positions(at)
+    clean, state, time, other_rate = (where.of(y) for y in (x_0, x, t, total[:, None] - leave))
     share = []
-    for i in torch.arange(len(row), device=x.device).split(max(1, PART // process.K)):
+    for i in torch.arange(len(state), device=x.device).split(max(1, PART // process.K)):
         into, u = process.rate_into(state[i], time[i]), score_given(process, clean[i], state[i], time[i])
         before = other_rate[i, None] + z  # Z of the sequence that jumps from each state to here
         flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)  # the sum over y of 1/w, above
         share.append(flow / process.schedule.beta(time[i])[:, 0])
-    return (total == 0).double().index_add(0, row, torch.cat(share) if share else other_rate)
+    return (total == 0).double().index_add(0, where.row, torch.cat(share) if share else other_rate)
 
 
 def weight(after: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..base.errors import InputError
+from ..base.waiting import at_hand
 
 CHUNK = 128  # queries at one time, or one block if that is longer
 TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones
@@ -84,7 +85,7 @@ def sight(
     They follow `before` remembered positions, of which `valid` (B, before) can be seen; None: all.
     """
     if segments is not None and not block:
-        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+        if at_hand(x):
             plan = parts(0, 0, torch.zeros_like(segments), documents(segments)[0])
         else:
             plan = (segments[:, :, None] == segments[:, None, :])[:, None]
@@ -138,7 +139,7 @@ def parts(
     spill = 0 if document is None else block - 1 if block else length
     chunks = [(i, min(i + size, length)) for i in range(0, length, size)]
     spans = [(0, length)] * len(chunks)  # of the documents that a chunk touches
-    if document is not None and document.device.type == "cpu" and not torch.compiler.is_compiling():
+    if document is not None and at_hand(document) and len(document):
         starts = [int(document[:, i].min()) for i, _ in chunks]
         spans = [(a, int((document <= document[:, j - 1 : j]).sum(1).max())) for a, (_, j) in zip(starts, chunks)]
     orders = F.pad(order, (before, 0), value=-1)

@@ -1,6 +1,5 @@
 """The interface of a sampler, and the only sampling loop, `run`."""
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -441,7 +440,7 @@ def run(
         if unread and not sampler.grows and number % LOOK == 0:
             finished = not bool((method.process.movable(state.x) & ~state.fixed).any())
         if not finished:
-            with fixed_shapes() if unread else contextlib.nullcontext():
+            with fixed_shapes(unread):
                 state = sampler.step(method, state, t, s, generator)
         yield state
 
