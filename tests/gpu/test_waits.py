@@ -25,6 +25,8 @@ TRAINED = {
     "csm": 1,
 }
 SAMPLED = {  # the largest number in eight steps
+    "bd3lm blocks": 1,
+    "bd3lm blocks, first hitting": 1,
     "ar": 1,
     "mdlm ancestral": 1,
     "mdlm first hitting": 1,

@@ -29,13 +29,15 @@ from torch.nn.functional import pad
 
 from ..base.errors import InputError
 from ..base.requests import TOKENS, declared, option
+from ..base.waiting import fixed
 from ..core import random
 from ..core.random import Randomness
+from ..core.schedule import as_time
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, continuous_distribution, irreversible, not_absorbing, of_length
-from .sampler import State
+from .sampler import LOOK, State
 
 
 @declared
@@ -137,6 +139,11 @@ class Blockwise(InBlocks, Growing):
         """Evaluations of the inner sampler, and one for each block that reads the context."""
         return (self.inner.most_calls(times) + int(times[0, 0])) * (1 + self.redraw)
 
+    def has_fixed_shape(self, method: Diffusion, shape):
+        first_block, *_ = self.layout(method)
+        inside = of_length(method, first_block)
+        return self.ending.entropy is None and self.inner.has_fixed_shape(inside, (shape[0], first_block))
+
     def admit(self, method: Diffusion, fixed):
         check_given(method, fixed, *self.layout(method)[:2])
 
@@ -147,13 +154,14 @@ class Blockwise(InBlocks, Growing):
         return self._begin(method, replace(state, memory=memory), first_block, generator)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
+        memory, left, last = state.memory, int(t[0]), int(s[0]) != int(t[0])
         if len(memory.rows):
-            inside, streams = of_length(method, memory.inner.x.shape[1]), random.of_rows(generator, memory.rows)
-            inner = memory.inner
+            inner, device = memory.inner, state.x.device
+            inside, streams = of_length(method, inner.x.shape[1]), random.of_rows(generator, memory.rows, memory.open)
             if state.condition is not None:
                 inner = replace(inner, condition=state.condition[memory.rows])
-            state = self._put(state, self.inner.step(self.inner.truncated(inside), inner, t[1], t[2], streams))
+            inner_t, inner_s = (as_time(float(time), device) for time in t[1:])
+            state = self._put(state, self.inner.step(self.inner.truncated(inside), inner, inner_t, inner_s, streams))
         if not last:
             return state
         state = close(state, self.ending)
@@ -164,32 +172,39 @@ class Blockwise(InBlocks, Growing):
         memory: Growth = state.memory
         rows, start = memory.rows, memory.end - inner.x.shape[1]
         x, calls = state.x.clone(), inner.calls - memory.inner.calls  # pyright: ignore[reportOptionalMemberAccess]
-        x[rows, start : memory.end] = inner.x[:, : x.shape[1] - start]
-        return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=replace(memory, inner=inner))
+        written = inner.x[:, : x.shape[1] - start]
+        if memory.open is not None:
+            calls = calls * memory.open
+            written = torch.where(memory.open[:, None], written, x[rows, start : memory.end])
+        x[rows, start : memory.end] = written
+        memory = replace(memory, inner=inner, steps=memory.steps + 1)
+        return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=memory)
 
     def _begin(self, method: Diffusion, state: State, new: int, generator: Randomness) -> State:
         """Start the block of the next `new` tokens. Its context is read, unless it is given in all texts."""
-        state, (_, _, window) = begin(state, new), self.layout(method)
+        look = not fixed() or state.memory.steps >= LOOK
+        state, (_, _, window) = begin(state, new, look), self.layout(method)
         memory: Growth = state.memory
         rows, end = memory.rows, memory.end
         if len(rows) == 0:
             return state
         has_cache, N = 0 < method.block < method.window, state.x.shape[1]
-        if has_cache and not state.fixed[rows, memory.begin : end].all():
+        if has_cache and memory.free < end:
             state = self._read(method, state, window)
         start = memory.begin if has_cache else end - window
         position = torch.arange(start, min(end, N), device=state.x.device)
         given_at = state.fixed[rows, start:end] | (position < memory.begin)
-        fixed = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(position)), value=-1)
+        given = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(position)), value=-1)
         shape = (len(rows), end - start)
-        inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows)
-        inner = replace(self.inner.init(inside, shape, fixed=fixed, generator=streams), context=state.context)
+        inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows, memory.open)
+        inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=state.context)
         return replace(state, memory=replace(state.memory, inner=inner))
 
     def _read(self, method: Diffusion, state: State, window: int) -> State:
         """Extend the context by everything before the block, for the texts that are still being written."""
         memory, context, calls = state.memory, state.context, state.calls
-        x, ones = state.x[memory.rows], torch.ones_like(memory.rows)
+        x = state.x[memory.rows]
+        ones = torch.ones_like(memory.rows) if memory.open is None else memory.open.long()
         length = 0 if context is None else len(context)
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.begin, length, window, method.block):

@@ -62,6 +62,7 @@ class Growth(Memory):
         free: the first position that is not given in all of them; N where there are none.
         open: (R,) bool, False where one of them is finished after all: where steps have a fixed shape, the rows are
             looked through once in some steps. None: all are written.
+        steps: in a block, since then.
         read: how many tokens the context has read.
         inner: the state of the sampler inside the block, of these rows; its positions end with the block.
         repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if it is
@@ -75,6 +76,7 @@ class Growth(Memory):
     rows: Tensor
     free: int = 0
     open: Tensor | None = None
+    steps: int = 0
     read: int = 0
     inner: State | None = None
     repeats: Tensor | None = None
@@ -256,7 +258,8 @@ def begin(state: State, new: int, look: bool = True) -> State:
     if not look:
         return replace(state, memory=replace(memory, open=first < N))
     firsts = first.tolist()
-    memory, left = replace(memory, open=None, free=min(firsts, default=N)), [i for i, n in enumerate(firsts) if n < N]
+    left = [i for i, n in enumerate(firsts) if n < N]
+    memory = replace(memory, open=None, steps=0, free=min(firsts, default=N))
     if len(left) == len(rows):
         return replace(state, memory=memory)
     if not left:

@@ -427,7 +427,8 @@ def run(
     method = method if around is None else around(method)
     state = sampler.init(method, shape, fixed=fixed, generator=generator)  # which checks that the two fit
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
-    times = times.to(start_distribution(method))
+    start = start_distribution(method)
+    times = times.to(start) if times.ndim == 1 else times.to(start.dtype)  # several numbers are for Python to read
     if begin is not None:
         times, x_0 = below(sampler, method, times, begin[1]), begin[0].to(state.x.device)
         noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[0], generator)
