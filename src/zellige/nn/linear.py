@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..base.waiting import at_hand
+
 ROWS = 16  # with fewer, oneDNN takes longer to lay out the weights than it gains
 LEAST = 1 << 18  # multiplications from which a call of it pays
 PACKED_ROWS = 256  # with more, packed weights gain less than a tenth
@@ -128,7 +130,7 @@ def _packable(x: Tensor, W: Tensor) -> bool:
         and dtype == (torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype)
         and type(x) is Tensor
         and type(W) in (Tensor, nn.Parameter)
-        and not torch.compiler.is_compiling()
+        and at_hand(W)  # `Packed.is_of` reads it
         and not W.is_inference()
     )
 
