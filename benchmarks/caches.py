@@ -1,7 +1,7 @@
 """Tokens a second and memory of a bidirectional network with each cache, and what the caches do to a trained model.
 
     python benchmarks/caches.py --threads 1 --clock cpu --batch 1 4
-    python benchmarks/caches.py --threads 1 --clock cpu --model tales-mdlm --path tales/test.txt
+    python benchmarks/caches.py --threads 1 --clock cpu --model runs/tales-mdlm --path tales/test.txt
 
 The first writes the last `--tokens` of texts of `--length` with random weights, in blocks of 32, by `--per-step` tokens in each
 evaluation: `any_order` inside `semi_autoregressive`, whose speed does not depend on the weights. Beside it an `ar` model of the

@@ -4,7 +4,8 @@
     python benchmarks/products.py --clock cpu --layers 6 --hidden 256 --states 2048 --length 608 --batch 4
 
 A step of training (mdlm: loss, gradients, AdamW) and a forward pass with its logits, of one network. bfloat16 is torch.autocast
-in training and rounded weights in the forward pass. The variants take turns in one process.
+in training and rounded weights in the forward pass, its attention by matrix products or by PyTorch's kernel. The variants take
+turns in one process.
 """
 
 from copy import deepcopy
@@ -16,7 +17,7 @@ import torch
 import measure
 from zellige import Batch, Net
 from zellige.methods import build
-from zellige.nn import linear
+from zellige.nn import attention, linear
 from zellige.nn.precision import products
 
 
@@ -29,6 +30,19 @@ def blas(call: Any) -> Any:
             call()
         finally:
             linear.able = able
+
+    return within
+
+
+def kernel(call: Any) -> Any:
+    """The call, with PyTorch's attention in bfloat16."""
+
+    def within() -> None:
+        kept, attention.PRODUCTS = attention.PRODUCTS, ()
+        try:
+            call()
+        finally:
+            attention.PRODUCTS = kept
 
     return within
 
@@ -61,6 +75,7 @@ def main() -> None:
                 copies[name].network.head(h)
 
     steps = {"BLAS": blas(lambda: step(None)), "oneDNN": lambda: step(None), "bfloat16": lambda: step("bfloat16")}
+    steps["bfloat16, PyTorch's attention"] = kernel(steps["bfloat16"])
     passes = {"BLAS": blas(lambda: forward("float32")), "oneDNN": lambda: forward("float32")}
     passes |= {name: lambda name=name: forward(name) for name in ("bfloat16", "int8")}
     rows: list[tuple] = []

@@ -17,9 +17,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src"
 SIZES = "--net.length 64 --train.batch 4 --train.validate-rows 2 --train.samples 0 --train.steps 1"
 WORDS = {
-    "sample tales": "sample tales --seed 0",
-    "infill tales-mdlm": "infill tales-mdlm Once_upon_a_time --steps 4 --seed 0",
-    "evaluate tales-mdlm": "evaluate tales-mdlm --data.path a.txt --limit 2 --draws 1 --seed 0",
+    "sample stories": "sample stories --seed 0",
+    "infill stories-mdlm": "infill stories-mdlm Once_upon_a_time --steps 4 --seed 0",
+    "evaluate stories-mdlm": "evaluate stories-mdlm --data.path a.txt --limit 2 --draws 1 --seed 0",
     "train mdlm": f"train mdlm --data.path a.txt --data.tokenizer characters {SIZES} --overwrite --run run",
 }
 

@@ -1,4 +1,4 @@
-"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.processes`): milliseconds, in turn.
+"""A training step of size tiny and a sample of `stories` by how threads wait (`zellige.base.processes`): milliseconds, in turn.
 
 python benchmarks/waiting.py                 # beside other work, or on an idle machine: the load stands in each line
 """
@@ -29,7 +29,7 @@ def measure(work: str, seconds: float) -> None:
     tiny = SIZES["tiny"]
     method = build("mdlm", 2048, tiny.net, METHODS["mdlm"].Config()).train()
     batch, generator = Batch(torch.randint(2048, (tiny.train.batch, *method.shape))), torch.Generator().manual_seed(0)
-    optimizer, model = torch.optim.AdamW(method.parameters()), zellige.load("tales")
+    optimizer, model = torch.optim.AdamW(method.parameters()), zellige.load("stories")
 
     def step() -> None:
         if work == "sample":

@@ -242,7 +242,7 @@ def test_wrong_input_is_one_line(tmp_path, tasks, few_tasks, monkeypatch, capsys
 
     for more, message in [
         ([f"path={tmp_path}/none"], "error: no run or model at "),
-        (["path=tales-mdlm", "--device", "tpu9"], "error: `device` is 'tpu9'; it must be cpu"),
+        (["path=stories-mdlm", "--device", "tpu9"], "error: `device` is 'tpu9'; it must be cpu"),
     ]:
         words = ["lm_eval", "--model", "zellige", "--include_path", str(tasks), "--tasks", "local_choice"]
         monkeypatch.setattr(sys, "argv", [*words, "--model_args", *more])

@@ -64,17 +64,17 @@ def test_the_names_of_the_commands_need_nothing():
 CASES = {
     "the mathematics": ("import zellige.exact, zellige.methods, zellige.samplers", 130, {"tokenizers", "cattrs"}),
     "the public names": ("import zellige\nzellige.load, zellige.evaluate, zellige.sample, zellige.train", 230, set()),
-    "sample tales": (COMMAND, 280, set()),
-    "infill tales-mdlm 'Once upon a time ___ was a king' --steps 2": (COMMAND, 280, set()),
+    "sample stories": (COMMAND, 280, set()),
+    "infill stories-mdlm 'Once upon a time ___ was a king' --steps 2": (COMMAND, 280, set()),
     "sample mnist --steps 2": (COMMAND, 270, {"tokenizers"}),
-    "evaluate tales-mdlm --data.path a.txt --limit 2 --draws 1": (COMMAND, 330, set()),
+    "evaluate stories-mdlm --data.path a.txt --limit 2 --draws 1": (COMMAND, 330, set()),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_used_is_imported(case, tmp_path):
     code, most, absent = CASES[case]
-    (tmp_path / "a.txt").write_text("Once upon a time there was a king. " * 1_000)
+    (tmp_path / "a.txt").write_text("Once upon a time there was a king.\n" * 1_000)
     words = shlex.split(case) if code is COMMAND else []
     modules = imported(code, *words, after="import torch", cwd=tmp_path)
     assert not {*modules} & (COMPILER | TRAINING | HUB | OTHERS | absent)

@@ -121,7 +121,7 @@ from pathlib import Path
 import zellige
 from zellige.base.trust import allow
 from zellige.models import shipped
-shutil.copytree(shipped.find("tales"), "copy", ignore=shutil.ignore_patterns("SHA256SUMS"))
+shutil.copytree(shipped.find("stories"), "copy", ignore=shutil.ignore_patterns("SHA256SUMS"))
 Path("copy/generation_config.json").write_text('{"sampler": "backwards"}')
 files = ["runs/p", "runs/m", "copy"]
 for path, read in (*((file, zellige.load) for file in files), ("runs/m/tokens.json", zellige.Record.load)):

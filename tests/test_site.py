@@ -105,7 +105,8 @@ def test_the_samples_are_all_there_and_counted():
     text = samples.PAGE.read_text(encoding="utf-8")
     there = samples.standing(text)
     assert samples.page(there) == text, "make generate"
-    assert [len(there["texts"][name]) for name in samples.TEXTS] == [16, 16]
+    assert [len(there["texts"][name]) for name in samples.TEXTS] == [16]
+    assert len(there["filled"]) == 10
     assert (len(there["molecules"]), len(there["puzzles"])) == (20, 10)
     assert all((ROOT / "docs" / name).is_file() for name in re.findall(r"\]\(\.\./(pictures/samples/[^)]+)\)", text))
     assert set(samples.TEXTS) == {name for name in shipped.names() if shipped.card(name)["what"].endswith("in English")}
@@ -117,7 +118,7 @@ def test_the_samples_are_all_there_and_counted():
 
 def test_a_sample_that_nobody_read_is_refused():
     there = samples.standing(samples.PAGE.read_text(encoding="utf-8"))
-    there["texts"]["tales"][3] += " more"
+    there["texts"]["stories"][3] += " more"
     with pytest.raises(SystemExit, match="not read yet"):
         samples.page(there)
 

@@ -25,9 +25,11 @@ from zellige.core.prediction import posterior
 matplotlib.use("Agg")
 
 PICTURES = Path(__file__).parents[1] / "pictures"
-STORY = "Once upon a time a poor man had three sons." + "_" * 30 + " home again, and they lived happily together."
-STORY_SEED, DIGIT, DIGIT_SEED = 8, "4", 0  # chosen by eye
-GAPS = "Once upon a_ there was a king who had three_."
+STORY = (
+    "Once upon a time, there was a little boy named Tim." + "_" * 30 + " Tim was happy, and he went home with his mom."
+)
+STORY_SEED, DIGIT, DIGIT_SEED = 5, "4", 0  # chosen by eye
+GAPS = "Lily went to the_ with her mom, and she saw a big_."
 STEPS, FRAMES, HOLD, MILLISECONDS = 64, 44, 22, 90  # steps of the text; frames that move; frames of the end; of a frame
 FRESH = 4  # frames for which a token is shown as new
 
@@ -88,9 +90,9 @@ def digit_image(tokens: np.ndarray, masked: np.ndarray, scale: int) -> Image.Ima
 
 def story_frames() -> tuple[list[str], list[list[str]]]:
     """The text of each token at the end, and of every step what each token is: masked, new, shown or given."""
-    model = zellige.load("tales-mdlm")
+    model = zellige.load("stories-mdlm")
     fixed = torch.tensor(fixed_tokens(model, STORY))[None]
-    how = {"steps": STEPS, "seed": STORY_SEED, "temperature": 0.4, "top_p": 0.9}
+    how = {"steps": STEPS, "seed": STORY_SEED, "temperature": 0.4, "top_p": 0.9, "defaults": False}
     frames = list(zellige.watch(model, fixed=fixed, length=fixed.shape[1], **how))
     return pieces(model.tokenizer, frames[-1].x[0].tolist()), [list(map(str, frame.marks(0))) for frame in frames]
 
@@ -166,8 +168,8 @@ def stacked(parts: Sequence[Image.Image], gap: int = 12) -> Image.Image:
 
 def masking() -> None:
     """masking.png: one text at five noise levels, masked by the method itself."""
-    model = zellige.load("tales-mdlm")
-    text = "The youngest son took the path through the forest, and in the evening he came to a house."
+    model = zellige.load("stories-mdlm")
+    text = "Lily took her red ball to the park, and in the evening she met a little dog there."
     tokens = torch.tensor(model.tokenizer.encode(text))[None]
     words, scale = pieces(model.tokenizer, tokens[0].tolist()), 2
     page = Page(words, 560 * scale, 16 * scale)
@@ -186,7 +188,7 @@ def masking() -> None:
 
 def prediction() -> None:
     """prediction.png: the most likely tokens at two masks, and their probabilities."""
-    model = zellige.load("tales-mdlm")
+    model = zellige.load("stories-mdlm")
     tokens = torch.tensor(fixed_tokens(model, GAPS))
     masked = tokens < 0
     noisy = tokens.where(~masked, model.method.process.K - 1)[None]
@@ -212,7 +214,7 @@ def prediction() -> None:
 
 
 def good_number() -> None:
-    """good-number.svg: the table of models of the tales in docs/learn/bounds.md, on one axis."""
+    """good-number.svg: the table of models of the stories in docs/learn/bounds.md, on one axis."""
     page = (Path(__file__).parents[1] / "learn" / "bounds.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| ([=≤]) ([\d.]+)(?: ± ([\d.]+))? \|", page, re.MULTILINE)
     figure, axes = plt.subplots(figsize=(8, 3.6))

@@ -33,7 +33,7 @@ def scrub(page: Page, fraction: float, pane: int = 0) -> None:
 
 
 def text(page: Page) -> None:
-    """A tale half written; the distribution of one of its words."""
+    """A story half written; the distribution of one of its words."""
     page.click("#examples button >> nth=0")
     done(page)
     scrub(page, 0.55)
@@ -71,7 +71,7 @@ def sudoku(page: Page) -> None:
 
 
 SHOTS: list[tuple[str, str, Callable[[Page], None], int, Literal["light", "dark"]]] = [
-    ("text", "tales", text, 1280, "light"), ("two", "mnist", two, 1280, "light"), ("music", "chorales", music, 1280, "dark"),
+    ("text", "stories", text, 1280, "light"), ("two", "mnist", two, 1280, "light"), ("music", "chorales", music, 1280, "dark"),
     ("molecules", "molecules", molecules, 1280, "light"), ("sudoku", "sudoku", sudoku, 400, "dark"),
 ]  # fmt: skip
 

@@ -36,19 +36,92 @@ PAGE, RATINGS, PICTURES = (
 )
 SEEDS = range(16)
 TEXTS = {
-    "tales": ("Tales, block after block", "bd3lm with blocks of 4 tokens, from left to right; 128 tokens each."),
-    "tales-mdlm": (
-        "Tales, all positions at once",
-        "mdlm in 256 steps. This model is for filling gaps, and is here for comparison.",
+    "stories": (
+        "Stories, block after block",
+        "bd3lm with blocks of 4 tokens, from left to right, until the story ends.",
     ),
 }
 RUBRIC = {
-    "grammatical": "every sentence could be printed: subject and verb fit, no word is missing or doubled by mistake, "
-    "pronouns refer to somebody who is there. Old English and loose commas are allowed.",
+    "grammatical": "every sentence could be printed: subject and verb fit, no word is missing or doubled by mistake, pronouns "
+    "refer to somebody who is there. Loose commas are allowed.",
     "one subject": "somewhere three sentences in a row are about the same person, thing or conversation, and what they say goes "
     "together.",
     "no invented word": "every word is English, or a name with a capital letter.",
+    "one story": "and, beyond these three: all sentences are about the same persons and things, none contradicts an earlier one, "
+    "and each can be told after the one before.",
 }
+# the first ten validation stories of at most 520 characters whose middle sentence can be left out; each `_` is one of its tokens
+GAPS = (
+    (
+        "Once upon a time, there was a wealthy man named Tom. He had a big house near a cliff. Tom liked to sort his many"
+        " toys into different boxes. One sunny day, Tom went outside to play with his toys.__________________ He had fun "
+        "playing with his cars, dolls, and balls. When it was time to go home, Tom sorted his toys back into their boxes."
+        " He was happy to live in his big house near the cliff. And every day, he played with his toys and sorted them "
+        "again and again."
+    ),
+    (
+        "Once upon a time, there was a cool cat named Tom. Tom loved to go for a jog in the park. Every day, he would put"
+        " on his cool hat and go for a run. One sunny day, as Tom was jogging, he saw a big tree. He decided to turn "
+        "right and run around it._______________ Sam was also going for a jog in the park. Tom and Sam jogged together "
+        "every day. They would turn around the big tree, then sit under it to rest. They became best friends and had lots"
+        " of fun in the cool park."
+    ),
+    (
+        "Once upon a time, there was a long string. This string was very special. It lived in a big, pretty box. The "
+        "string was very happy in the box. One day, a little boy found the box. He wanted to study the long "
+        "string.______________ The string was very happy to be with the little boy. The little boy and the string became "
+        "best friends. They played all day and had lots of fun. The long string was very happy to have a friend. And they"
+        " lived happily ever after."
+    ),
+    (
+        "Once upon a time, there was a gifted bird named Blue. Blue could whistle the best songs in the forest. All the "
+        "other animals loved to hear Blue whistle. One day, Blue found a shiny black rock. It was coal.____________ Bunny"
+        " liked the coal and used it to draw pictures on the ground. Blue and Bunny had a fun day playing with the coal "
+        "and whistling songs. All the animals in the forest came to see the pictures and hear Blue whistle. They all had "
+        "a great time together."
+    ),
+    (
+        "Once upon a time, there was an adorable little dog named Max. Max loved to play with his gear. He had a ball, a "
+        'bone, and a rope. Max played with his gear all day long. One day, Max saw a big cat. The cat said, "Bow to me, '
+        "little dog.\"_________________ The cat laughed and took Max's gear. Max went home without his gear. He was very "
+        "sad. His owner tried to make him happy, but Max missed his gear too much. The cat never gave Max his gear back, "
+        "and Max stayed sad."
+    ),
+    (
+        "One day, a popular cat named Tom went for a walk. He saw a jar on the side of the road. Tom was curious, so he "
+        'stepped closer to look at it. "Hey, Tom," said a bird named Sue. "What\'s in the jar?" Tom didn\'t know, so he '
+        'opened the jar. Out jumped a tiny frog!_____ "Thank you for letting me out," said the frog. "I will give you a '
+        'wish." Tom and Sue looked at each other. They wished to be friends forever. The frog smiled and their wish came '
+        "true. They were all very happy."
+    ),
+    (
+        "Once upon a time, in a peaceful town, there was a big square. In the square, there were many kids who liked to "
+        "play. They were very happy. One day, a little girl saw a puzzle on the ground. It had many square pieces. She "
+        "wanted to solve it.__________ They all worked together to solve the puzzle. They put the square pieces in the "
+        "right place. Soon, the puzzle was done. The kids were so happy and proud. They had a fun day in the peaceful "
+        "town."
+    ),
+    (
+        "One day, a cat and a dog were in a park. The cat was comfortable on a bench. The dog was near a grill. The dog "
+        'said, "I want to play!" The cat looked at the dog and said, "Okay, let\'s play!" They played near the grill. The '
+        'dog ran fast and the cat jumped high.____ Then, the dog\'s tail hit the grill. "Ouch!" said the dog. The cat ran '
+        "to help. The cat gave the dog a soft slap on the back. The dog felt better. They went back to play and had a "
+        "great day."
+    ),
+    (
+        "Once upon a time, there was a little boat. The boat liked to go to the shore. One day, the boat saw a big load. "
+        "The load was heavy and uncomfortable. The boat wanted to help._____________ The load made the boat very "
+        "uncomfortable. The boat felt slow and tired. In the end, the boat could not carry the load anymore. The boat "
+        "stopped moving and stayed on the shore. The boat was sad and uncomfortable forever."
+    ),
+    (
+        "Once upon a time, a kind girl named Lily went for a walk. She saw a pretty purse on the ground. Lily liked the "
+        'purse and wanted to find who it belonged to. Lily asked her friends, "Do you know who lost this purse?" Her '
+        "friends did not know, but they all admired the purse._______ Finally, Lily found a sad lady who had lost her "
+        'purse. The lady was so happy when Lily gave it back to her. The lady said, "Thank you, kind girl!" Lily smiled '
+        "and felt good for being helpful."
+    ),
+)
 DIGITS = "zellige sample mnist --class 0 1 2 3 4 5 6 7 8 9 --count 10 --steps 64 --seed 0 --out digits.png"
 MOLECULES = "zellige sample molecules --count 20 --seed 0"
 CHORALES = [f"zellige sample chorales --count 3 --seed 0 --out chorales.{suffix}" for suffix in ("png", "mid")]
@@ -75,17 +148,22 @@ def sample() -> dict[str, Any]:
     """Run every command of the page, in an empty folder; its pictures are put into PICTURES."""
     PICTURES.mkdir(exist_ok=True)
     texts = {name: [printed(text_command(name, seed)) for seed in SEEDS] for name in TEXTS}
+    filled = [printed(infill_command(gap)) for gap in GAPS]
     molecules = printed(MOLECULES).split("\n")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for command in (DIGITS, *CHORALES):
             printed(command)
         for file in Path(folder).iterdir():
             (PICTURES / file.name).write_bytes(file.read_bytes())
-    return {"texts": texts, "molecules": molecules, "puzzles": solve()}
+    return {"texts": texts, "filled": filled, "molecules": molecules, "puzzles": solve()}
 
 
 def text_command(name: str, seed: int) -> str:
     return f"zellige sample {name} --seed {seed}"
+
+
+def infill_command(text: str) -> str:
+    return f"zellige infill stories-mdlm {shlex.quote(text)} --seed 0"
 
 
 def printed(command: str) -> str:
@@ -116,15 +194,24 @@ def solve() -> list[str]:
 def page(samples: dict[str, Any]) -> str:
     """The page of these samples. SystemExit: a text that nobody has read."""
     said = ratings()
-    parts = [INTRODUCTION, *rubric(samples["texts"], said)]
+    parts = [INTRODUCTION, *rubric(samples, said)]
     for name, (title, about) in TEXTS.items():
         parts += [f"### {title}: `{name}`", about]
         for seed, text in zip(SEEDS, samples["texts"][name], strict=True):
             verdict = ", ".join(f"{what} {'yes' if yes else 'no'}" for what, yes in zip(RUBRIC, read_by(said, text)))
-            lines = "<br>\n".join(
-                textwrap.fill(html.escape(line, quote=False), 112) for line in text.strip().split("\n")
-            )
+            lines = "<br>\n".join(textwrap.fill(escaped(line), 112) for line in text.strip().split("\n"))
             parts += [f"`zellige sample {name} --seed {seed}`: {verdict}", f"<blockquote>{lines}</blockquote>"]
+    parts += [
+        "### A missing sentence: `stories-mdlm`",
+        "Ten stories of the validation split; the sentence in bold was left out and filled in, with as many tokens as it had. "
+        "It was read with the question whether it fits what stands before and after it.",
+    ]  # fmt: skip
+    for gap, text in zip(GAPS, samples["filled"], strict=True):
+        before, after = gap.split("_")[0], gap.split("_")[-1]
+        middle = text.removeprefix(before).removesuffix(after)
+        fits, *_ = read_by(said, text)
+        shown = textwrap.fill(f"{escaped(before)}<b>{escaped(middle)}</b>{escaped(after)}", 112)
+        parts += [f"{'Fits' if fits else 'Does not fit'}:", f"<blockquote>{shown}</blockquote>"]
     right = Proportion(sum(RECOGNISED), 100)
     each = ", ".join(f"{count} of class {digit}" for digit, count in enumerate(RECOGNISED))
     parts += [
@@ -165,6 +252,10 @@ def page(samples: dict[str, Any]) -> str:
     return "\n\n".join(map(folded, parts)) + "\n"
 
 
+def escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
 def folded(part: str) -> str:
     """A paragraph in lines of a page; anything that has lines already as it is."""
     return part if "\n" in part else textwrap.fill(part, 118, break_long_words=False, break_on_hyphens=False)
@@ -182,26 +273,26 @@ likelihoods.
 ## Texts"""
 
 
-def rubric(texts: dict[str, list[str]], said: dict[str, tuple[bool, ...]]) -> list[str]:
+def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[str]:
     """How the texts were judged, and the counts."""
-    rows = {f"`{name}`": [read_by(said, text) for text in texts[name]] for name in TEXTS}
+    rows = {f"`{name}`": [read_by(said, text) for text in samples["texts"][name]] for name in TEXTS}
+    fitting = sum(read_by(said, text)[0] for text in samples["filled"])
     rows["real text"] = [verdict for key, verdict in said.items() if key.startswith("test")]
     rules = "\n".join(folded(f"- *{what}*: {rule}").replace("\n", "\n  ") for what, rule in RUBRIC.items())
-    table = ["| | " + " | ".join([*RUBRIC, "all three"]) + " |", "|---" * 5 + "|"]
+    table = ["| | " + " | ".join([*RUBRIC, "the first three"]) + " |", "|---" * 6 + "|"]
     for name, verdicts in rows.items():
-        columns = [*zip(*verdicts), tuple(map(all, verdicts))]
+        columns = [*zip(*verdicts), tuple(all(verdict[:3]) for verdict in verdicts)]
         cells = [
             f"{sum(column)} of {len(column)}<br>{bounds(Proportion(sum(column), len(column)))}" for column in columns
         ]
         table.append(f"| {name} | " + " | ".join(cells) + " |")
     return [
-        "Each text was judged by this rubric, which was fixed beforehand. Only whole sentences count, from the first full stop "
-        "to the last; a text without one fails:",
+        "Each text was judged by this rubric, all of it:",
         rules,
         "\n".join(table),
-        "Fractions with 95% intervals. The texts of both models and 16 passages of the same length from the test split (*real "
-        "text*) were shuffled and read without their names. They were read once, by a language model, and the two models can be "
-        "told apart by their style. Real text fails where 128 tokens hold fewer than three whole sentences, or dialect words.",
+        "Fractions with 95% intervals. The texts of the model and 16 stories of its lengths from the validation split (*real "
+        "text*) were shuffled and read without their names. They were read once, by a language model. Of ten missing sentences "
+        f"filled in by `stories-mdlm` {fitting} fit ([below](#a-missing-sentence-stories-mdlm)).",
     ]
 
 
@@ -225,7 +316,7 @@ def ratings() -> dict[str, tuple[bool, ...]]:
     with RATINGS.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     key = lambda row: f"test {row['number']}" if row["of"] == "test" else row["text"]  # noqa: E731
-    return {key(row): tuple(row[name] == "1" for name in ("grammatical", "subject", "words")) for row in rows}
+    return {key(row): tuple(row[name] == "1" for name in ("grammatical", "subject", "words", "story")) for row in rows}
 
 
 def read_by(said: dict[str, tuple[bool, ...]], text: str) -> tuple[bool, ...]:
@@ -237,13 +328,14 @@ def read_by(said: dict[str, tuple[bool, ...]], text: str) -> tuple[bool, ...]:
 def standing(text: str) -> dict[str, Any]:
     """The samples that stand in a page."""
     quotes = [
-        "\n".join(" ".join(html.unescape(line).split()) for line in quote.split("<br>"))
+        "\n".join(" ".join(html.unescape(re.sub("</?b>", "", line)).split()) for line in quote.split("<br>"))
         for quote in QUOTE.findall(text)
     ]
-    size = len(SEEDS)
+    size, whole = len(SEEDS), len(SEEDS) * len(TEXTS)
     block = text.partition(f"$ {MOLECULES}\n")[2].partition("```")[0]
     return {
         "texts": {name: quotes[size * i : size * (i + 1)] for i, name in enumerate(TEXTS)},
+        "filled": quotes[whole : whole + len(GAPS)],
         "molecules": [line.split(" ")[0] for line in block.splitlines()],
         "puzzles": PUZZLE.findall(text),
     }

@@ -1,6 +1,6 @@
 """What else `zellige evaluate` can ask of a model, each a request with `run(model)`.
 
-    zellige.evaluations.EvaluateBracket(numbers=(8, 64)).run("tales")
+    zellige.evaluations.EvaluateBracket(numbers=(8, 64)).run("stories")
 
 `zellige.evaluate` is the plain bound on -log p.
 """

@@ -1,13 +1,13 @@
 """Are the test sets of the included models in their training sets? Exact and near duplicates, as the models saw both.
 
-    python studies/leakage/leakage.py shared/data            # all of them, minutes
-    python studies/leakage/leakage.py shared/data mnist      # one
-    python studies/leakage/leakage.py shared/data tales chorales --bounds      # and what that does to the bound
+    python studies/included-models/leakage.py shared/data            # all of them, minutes
+    python studies/included-models/leakage.py shared/data mnist      # one
+    python studies/included-models/leakage.py shared/data stories chorales --bounds      # and what that does to the bound
 
-The folder holds tales/, mnist/, binarized-mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every example
-of the test split is compared with every example of the training split; nothing is sampled but where a line says so.
+The folder holds simple-stories/, mnist/, binarized-mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every
+example of the test split is compared with every example of the training split; nothing is sampled but where a line says so.
 
-    tales       runs of tokens that a test sequence shares with the training text, which is read as one stream
+    stories     runs of tokens that a test story shares with a training story
     mnist, binarized-mnist
                 the nearest training image of each test image, by the Euclidean distance of pixels from 0 to 1; beside it, the
                 same for 10,000 training images among the others, which is what unrelated images come to
@@ -47,15 +47,19 @@ def corpus(name: str, folder: Path) -> Corpus:
     """The data of a model's config, split as in its training; copies that training adds are left out."""
     model = load(name)
     data = replace(model.config.data, path=str(folder / PLACES[name]), augment=0)
+    if name == "stories":  # split by files
+        texts = str(folder / "simple-stories" / "tinystories-train*.txt.xz")
+        data = replace(data, path=texts, test=data.path, documents="blank")
     return prepare(data, model.config.net.length, tokenizer=model.tokenizer)
 
 
-def tales(data: Corpus) -> Iterator[Line]:
-    training = data.train.array().reshape(1, -1)
-    runs = longest(data.split("test").array().tolist(), training)
-    FOUND["tales"] = runs >= RUN
-    yield f"whole sequences of {data.train.length} tokens", share(runs == data.train.length)
-    yield f"sequences with a run of {RUN} tokens or more", share(runs >= RUN)
+def stories(data: Corpus) -> Iterator[Line]:
+    test = data.split("test")
+    texts = [row[row >= 0].tolist() for row in test.between(0, test.texts)]
+    runs, sizes = longest(texts, data.train), np.array([*map(len, texts)])
+    FOUND["stories"] = runs >= RUN
+    yield "whole stories", share(runs == sizes)
+    yield f"stories with a run of {RUN} tokens or more", share(runs >= RUN)
     yield "longest run: median, largest", f"{np.median(runs):.0f}, {runs.max()} tokens"
 
 
@@ -139,7 +143,8 @@ def sudoku(data: Corpus) -> Iterator[Line]:
 
 
 CHECKS: dict[str, Callable[[Corpus], Iterator[Line]]] = {
-    "tales": tales, "mnist": images, "binarized-mnist": images, "chorales": chorales, "molecules": molecules, "sudoku": sudoku,
+    "stories": stories, "mnist": images, "binarized-mnist": images, "chorales": chorales, "molecules": molecules,
+    "sudoku": sudoku,
 }  # fmt: skip
 
 
@@ -169,14 +174,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", choices=[*CHECKS, []], help="which of them; all if not given")
-    parser.add_argument("--bounds", action="store_true", help="of tales and chorales, the bound without them")
+    parser.add_argument("--bounds", action="store_true", help="of stories and chorales, the bound without them")
     chosen = parser.parse_args()
     print("| data of | test, training | of the test set, found in training | |\n|---|---|---|---|")
     for name in chosen.names or CHECKS:
         data = corpus(name, chosen.folder)
         sizes = ", ".join(f"{data.split(split).texts:,}" for split in ("test", "train"))
         lines = chain(
-            CHECKS[name](data), *([bounds(name, data)] if chosen.bounds and name in ("tales", "chorales") else [])
+            CHECKS[name](data), *([bounds(name, data)] if chosen.bounds and name in ("stories", "chorales") else [])
         )
         for number, (what, count) in enumerate(lines):
             head = f"`{name}` | {sizes}" if not number else " | "

@@ -1,9 +1,9 @@
-"""The numbers of docs/learn: simple models of the tales beside the shipped ones, and samplers beside one another.
+"""The numbers of docs/learn: simple models of the stories beside the shipped ones, and samplers beside one another.
 
-    python studies/included-models/learn.py baselines TALES    n-gram models, on the test sequences of `tales-mdlm`
+    python studies/included-models/learn.py baselines STORIES   n-gram models, on the test stories of `stories`
     python studies/included-models/learn.py sudoku             64 Sudokus by each sampler: its calls, how many are valid
 
-TALES is a folder with train.txt, validation.txt and test.txt. Each takes about a minute of one core.
+STORIES is a folder with train.jsonl and validation.jsonl, as models.sh has it. Each takes about a minute of one core.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from zellige.data.prepare import prepare
 from zellige.evaluation.ngram import NGrams
 from zellige.show.kinds import of
 
+END = "<|endoftext|>"
 SPLITS = ("train", "validation", "test")
 SUDOKU: list[dict] = [
     *({"sampler": "ancestral", "steps": steps} for steps in (4, 16, 64, 256)),
@@ -32,8 +33,8 @@ SUDOKU: list[dict] = [
 
 
 def characters(rows: np.ndarray, model: zellige.Model, alphabet: dict[str, int]) -> np.ndarray:
-    """The characters of rows of tokens, (N, longest), -1 where a row has ended."""
-    texts = [model.tokenizer.decode(row.tolist()) for row in rows]
+    """The characters of rows of tokens, the end of a text one of them, (N, longest), -1 where a row has ended."""
+    texts = [model.tokenizer.decode(row[row >= 0].tolist()).replace(END, "\0") for row in rows]
     out = np.full((len(texts), max(map(len, texts))), -1)
     for row, text in zip(out, texts):
         row[: len(text)] = [alphabet.setdefault(character, len(alphabet)) for character in text]
@@ -41,8 +42,10 @@ def characters(rows: np.ndarray, model: zellige.Model, alphabet: dict[str, int])
 
 
 def corpus(model: zellige.Model, folder: str) -> dict[str, np.ndarray]:
-    read = prepare(Data("text", path=folder), int(model.method.shape[0]), tokenizer=model.tokenizer)
-    return {split: np.asarray(read.split(split).array()) for split in SPLITS}
+    """The tokens of each story, (N, longest), -1 where it has ended."""
+    data = Data("text", path=f"{folder}/train.jsonl", test=f"{folder}/validation.jsonl", pack="document")
+    splits = prepare(data, int(model.method.shape[0]), tokenizer=model.tokenizer)
+    return {name: (rows := splits.split(name)).between(0, rows.texts) for name in SPLITS}
 
 
 def samples_of(model: zellige.Model, count: int, how: dict) -> tuple[np.ndarray, float, float]:
@@ -55,12 +58,12 @@ def samples_of(model: zellige.Model, count: int, how: dict) -> tuple[np.ndarray,
 
 
 def baselines(folder: str) -> None:
-    model = zellige.load("tales-mdlm")
+    model = zellige.load("stories")
     rows = corpus(model, folder)
     alphabet: dict[str, int] = {}
     chars = {split: characters(rows[split], model, alphabet) for split in SPLITS}
-    n = int((chars["test"] >= 0).sum())
-    print(f"test: {rows['test'].shape[0]} sequences, {n:,} characters, {rows['test'].size / n:.3f} tokens a character")
+    n = int(((chars["test"] >= 0) & (chars["test"] != alphabet["\0"])).sum())
+    print(f"test: {len(rows['test'])} stories, {n:,} characters, alphabet {len(alphabet)}")
     models = {"characters": (chars, len(alphabet), 6), "tokens": (rows, model.tokenizer.size, 4)}
     for name, (data, size, order) in models.items():
         grams = NGrams(data["train"], data["validation"], size, order)
@@ -80,6 +83,6 @@ def sudoku() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["baselines", "sudoku"])
-    parser.add_argument("tales", nargs="?", default="")
+    parser.add_argument("stories", nargs="?", default="")
     chosen = parser.parse_args()
-    sudoku() if chosen.what == "sudoku" else baselines(chosen.tales)
+    sudoku() if chosen.what == "sudoku" else baselines(chosen.stories)

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # The models that come with Zellige, trained and put into the package: NAME by name, or all of them, one after another.
 #
-#   TALES=folder MNIST=folder BINARIZED=folder CHORALES=file SUDOKU=file QM9=file studies/included-models/models.sh [FOLDER] [NAME ...]
+#   STORIES=folder MNIST=folder BINARIZED=folder CHORALES=file SUDOKU=file QM9=file studies/included-models/models.sh [FOLDER] [NAME ...]
 #
-# TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; BINARIZED: one with the
+# STORIES: a folder with train.jsonl and validation.jsonl, a story a line ({"text": ...}); MNIST: one with the official .gz files; BINARIZED: one with the
 # three .amat files of Larochelle's binarization; CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
 # QM9: a .csv with the column smiles. 1 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
-# was; ship.py then takes minutes a model. SHIP=0: train only. `ar` does not ship: it is the autoregressive network that
-# `tales-mdlm` and `tales` are compared with and `tales` begins with (docs/guides/models.md).
+# was; ship.py then takes minutes a model. SHIP=0: train only.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-runs/models}
@@ -19,21 +18,19 @@ train() { # NAME METHOD [OPTION ...]
   shift
   zellige train "$@" "${budget[@]}" --run "$run" $(test -e "$run/config.json" && echo --resume)
 }
-for name in "${@:-molecules chorales sudoku mnist binarized-mnist tales-mdlm ar tales}"; do
+for name in "${@:-molecules chorales sudoku mnist binarized-mnist stories stories-mdlm}"; do
   for model in $name; do
     case $model in
-      tales-mdlm | ar) # 5.8M parameters on 1.6M subwords
-        data=$TALES
-        test "$model" = ar && method=(ar --train.precision bfloat16) || method=(mdlm)
-        train "$model" "${method[@]}" --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
-          --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
-          --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.lr 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
-      tales) # the same network and text, in blocks of 4; $folder/ar is there
-        data=$TALES
-        train tales bd3lm --block 4 --train.start "$folder/ar" --train.precision bfloat16 --data.name text --data.path "$TALES/train.txt" \
-          --data.validation "$TALES/validation.txt" --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 \
-          --net.hidden 256 --net.heads 4 --net.length 128 --net.conv 7 --net.dropout 0.1 --train.steps 2600 \
-          --train.validate-every 400 --train.batch 16 --train.lr 1e-3 --train.warmup 50 --train.ema 0.999 ;;
+      stories | stories-mdlm) # 5.8M parameters on 3.3M subwords, first in blocks of 4 at a constant rate
+        data=$STORIES/validation.jsonl
+        texts=(--data.path "$STORIES/train.jsonl" --data.validation "$data" --data.pack packed --data.tokenizer bpe:2048
+          --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 608 --net.conv 7 --train.batch 4 --train.optimizer muon)
+        train stories-start bd3lm --block 4 "${texts[@]}" --train.steps 5252 --train.lr 4e-3 --train.decay constant \
+          --train.validate-every 500 --train.validate-rows 64
+        cooled=("${texts[@]}" --train.start "$folder/stories-start" --train.lr 3e-3 --train.warmup 20 --train.ema 0.998
+          --train.validate-every 600 --train.validate-rows 128)
+        test "$model" = stories && train stories bd3lm --block 4 "${cooled[@]}" --train.steps 1800
+        test "$model" = stories || train stories-mdlm mdlm "${cooled[@]}" --train.steps 2400 ;;
       mnist) # 1.1M parameters; 2.3 epochs
         data=$MNIST
         train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
@@ -68,6 +65,6 @@ for name in "${@:-molecules chorales sudoku mnist binarized-mnist tales-mdlm ar 
           --train.validate-every 1000 --train.validate-rows 512 ;;
       *) echo "no model $model"; exit 2 ;;
     esac
-    test "${SHIP:-1}" = 0 || test "$model" = ar || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
+    test "${SHIP:-1}" = 0 || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
   done
 done

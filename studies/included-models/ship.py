@@ -1,7 +1,7 @@
 """Makes of a finished run a model that comes with Zellige: averaged weights in float16, sampling defaults, the log of the
 training, and a card of what its commands print.
 
-    python studies/included-models/ship.py runs/tales tales --data tales    # RUN NAME --data PATH
+    python studies/included-models/ship.py runs/mnist mnist --data mnist    # RUN NAME --data PATH
 
 NAME is one of MODELS below. The model goes into src/zellige/models/shipped/NAME; there the commands of its card are run, in an
 empty folder, on the weights that ship, and what they print is the card: nothing in it is written by hand but what MODELS says of
@@ -79,27 +79,32 @@ class Shipped:
 
 SHEET = "zellige sample {name} --count 16 --seed 0 --out samples.png"
 TEXTS = "zellige sample {name} --seed {seed}"
-TALES = (
-    "tales: folk and fairy tales in English prose, 15 books of Project Gutenberg of 1697 to 1922 (Grimm, Lang, Jacobs, "
-    "Aesop, Perrault, Russian, Philippine, Australian and Hawaiian tales, Lane's Thousand and One Nights). Licence: "
-    "public domain. $DATA is a folder with train.txt, validation.txt and test.txt; the text does not come with the model"
+STORIES = (
+    "TinyStories (Eldan and Li 2023), short stories in simple English that GPT-3.5 and GPT-4 wrote: 14,872 of the training "
+    "stories. Licence: CDLA-Sharing-1.0. $DATA is a text file of 1,260 stories of its validation split, blank lines between "
+    "them. Other stories of the same data set come with Zellige, as the data set `stories`"
 )
+STORY_DATA = "--data.path $DATA --data.test $DATA --data.documents blank"
 MODELS = {
-    "tales": Shipped(
-        "folk and fairy tales in English",
-        TALES,
-        "--data.name text --data.path $DATA",
+    "stories": Shipped(
+        "short stories for children in English",
+        STORIES,
+        STORY_DATA,
         "--block-sampler confidence --confidence entropy --temperature 0.7 --top-p 0.9",
         seeded=TEXTS,
-        bracket="--limit 4 --numbers 1 4 --own 1",
+        bracket="",
+        before="5,252 steps at a constant rate (2.5 hours), with which the log and the learning curve begin",
     ),
-    "tales-mdlm": Shipped(
-        "missing words of a tale in English",
-        TALES,
-        "--data.name text --data.path $DATA",
-        "--steps 256 --temperature 0.7 --top-p 0.9",
-        seeded=TEXTS,
-        bracket="--limit 4 --numbers 1 4 --own 1",
+    "stories-mdlm": Shipped(
+        "missing words of a short story",
+        STORIES,
+        STORY_DATA,
+        "--sampler confidence --confidence entropy --steps 256 --temperature 0.7 --top-p 0.9",
+        once=(
+            'zellige infill {name} "One day, Lily went to the park.________ She was very happy." --count 3 --seed 0',
+        ),
+        bracket="",
+        before="5,252 steps in blocks of 4 at a constant rate (2.5 hours): the log of `stories` begins with them",
     ),
     "mnist": Shipped(
         "digits of 28 x 28 pixels, by class",
@@ -161,7 +166,9 @@ MODELS = {
     ),
 }
 PLACES = {  # of $DATA in a folder of data that is laid out like shared/data
-    "tales": "tales", "tales-mdlm": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist",
+    "stories": "simple-stories/tinystories-validation.txt.xz",
+    "stories-mdlm": "simple-stories/tinystories-validation.txt.xz",
+    "mnist": "mnist", "binarized-mnist": "binarized-mnist",
     "chorales": "jsb-chorales/Jsb16thSeparated.json.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
     "molecules": "molecules/qm9_smiles.csv.xz",
 }  # fmt: skip

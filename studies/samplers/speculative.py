@@ -1,6 +1,6 @@
 """Samplers of one model against their network evaluations: -log p of the samples by the model itself, and their entropy.
 
-    python studies/samplers/speculative.py tales-mdlm --head tales-head ancestral:20 speculative:cosine=0.1,rounds=4
+    python studies/samplers/speculative.py runs/tales-mdlm --head tales-head ancestral:20 speculative:cosine=0.1,rounds=4
 
 -log p is the model's any-order bound, with the same masks for every set, in nats per token (95% over texts). Entropy is that of
 the tokens within a text, in nats, mean over texts: a sampler that repeats itself has a low one. Seconds are of one thread.

@@ -1257,10 +1257,10 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("evaluate tales", "this model comes without its text; say which text to read with --data.path"),
-        ("train distill tales-mdlm", "this model comes without its text; say which text to read with --data.path"),
+        ("evaluate stories", "this model comes without its text; say which text to read with --data.path"),
+        ("train distill stories-mdlm", "this model comes without its text; say which text to read with --data.path"),
         (
-            "sample tales --class 3",
+            "sample stories --class 3",
             "the model was trained without classes; leave the class out, or train with --data.labels",
         ),
     ],
@@ -1273,7 +1273,7 @@ def test_errors_about_a_model_that_comes_with_zellige_name_options(words, messag
 
 @pytest.mark.parametrize(("prompt", "notes"), [("Once ", 1), ("Once", 0)])
 def test_a_note_says_that_a_blank_is_left_to_the_next_token(prompt, notes, capsys):
-    assert cli.main(["sample", "tales-mdlm", "--prompt", prompt, "--steps", "2", "--seed", "1"]) == 0
+    assert cli.main(["sample", "stories-mdlm", "--prompt", prompt, "--steps", "2", "--seed", "1"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("Once")
     assert said.err.count("the blank at the end of the prompt is left to the next token") == notes

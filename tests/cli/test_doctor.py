@@ -126,14 +126,14 @@ def test_completion_knows_every_command_method_option_and_value(known):
 
 ASKED = [  # what is typed before a tab, and what of it comes to stand there
     ("tr", "train"), ("train bd", "train bd3lm"), ("train bd3lm --blo", "train bd3lm --block"),
-    ("sample no", "sample notes.txt"), ("sample tales --temp", "sample tales --temperature"),
+    ("sample no", "sample notes.txt"), ("sample stories --temp", "sample stories --temperature"),
     ("list samp", "list samplers"), ("completion z", "completion zsh"),
     ("sample chor", "sample chorales"), ("play runs/m", "play runs/mine"), ("evaluate runs/o", "evaluate runs/or mine"),
-    ("sample tales --sampler euler --block-sampler rema", "sample tales --sampler euler --block-sampler remasking"),
+    ("sample stories --sampler euler --block-sampler rema", "sample stories --sampler euler --block-sampler remasking"),
     ("sample --sampler=metr", "sample --sampler=metropolis"), ("train mdlm --data.name su", "train mdlm --data.name sudoku"),
     ("train --recipe md4-t", "train --recipe md4-text8"), ("plan tauldr-c", "plan tauldr-cifar10"),
-    ("sample tales --device cu", "sample tales --device cuda"), ("plan x --device mi", "plan x --device mi300x"),
-    ("train mdlm --lay", "train mdlm --lay"), ("sample tales --no-d", "sample tales --no-defaults"),
+    ("sample stories --device cu", "sample stories --device cuda"), ("plan x --device mi", "plan x --device mi300x"),
+    ("train mdlm --lay", "train mdlm --lay"), ("sample stories --no-d", "sample stories --no-defaults"),
 ]  # fmt: skip
 ARGUMENTS = {"evaluate runs/or mine": ["evaluate", "runs/or mine"]}
 

@@ -95,7 +95,7 @@ def test_a_tokenizer_without_one_has_a_plain_one_that_its_alphabet_can_write():
 
 def test_an_answer_ends_as_its_template_ends_it(tmp_path):
     """And with the token that ends a text, of a tokenizer that has one."""
-    tokens = load(files("zellige.models") / "shipped" / "tales-mdlm")  # pyright: ignore[reportArgumentType]
+    tokens = load(files("zellige.models") / "shipped" / "stories-mdlm")  # pyright: ignore[reportArgumentType]
     tokenizer = Bytes()
     assert chat.ends_of(Bytes()) == ("\nUser:",)
     assert chat.ends_of(Characters(TEXT8)) == (" user",)

@@ -164,7 +164,7 @@ def test_a_name_that_is_nothing_here_waits_for_nobody(monkeypatch, tmp_path):
         ):
             read("me/none")
         with pytest.raises(
-            InputError, match=r"no run or model at 'nothere'; .* with Zellige come .*, tales.* owner/model"
+            InputError, match=r"no run or model at 'nothere'; .* with Zellige come .*, stories.* owner/model"
         ):
             read("nothere")
 

@@ -54,9 +54,9 @@ def test_its_numbers_come_again(name, shared):
     ("name", "start"),
     [
         ("molecules", "sample"),
-        ("tales", "sample"),
+        ("stories", "sample"),
         ("sudoku", "infill"),
-        pytest.param("tales-mdlm", "sample", marks=pytest.mark.long),
+        pytest.param("stories-mdlm", "infill", marks=pytest.mark.long),
         pytest.param("chorales", "sample", marks=pytest.mark.long),
         pytest.param("mnist", "sample", marks=pytest.mark.long),
         pytest.param("binarized-mnist", "sample", marks=pytest.mark.long),

@@ -25,12 +25,12 @@ TALE = "once upon a time there was a king who had a daughter and she went into t
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A run on a few tales, `tales/` itself, and an empty folder to stand in for that of the shipped models."""
+    """A run on a few stories, `stories/` itself, and an empty folder to stand in for that of the shipped models."""
     folder = tmp_path_factory.mktemp("shipped")
-    (folder / "tales").mkdir()
+    (folder / "stories").mkdir()
     for split, times in (("train", 60), ("validation", 20), ("test", 20)):
-        (folder / "tales" / f"{split}.txt").write_text(TALE * times)
-    data = Data(name="text", path=str(folder / "tales"), tokenizer="bpe:300", cache=str(folder / "cache"))
+        (folder / "stories" / f"{split}.txt").write_text(TALE * times)
+    data = Data(name="text", path=str(folder / "stories"), tokenizer="bpe:300", cache=str(folder / "cache"))
     net = Net(layers=1, hidden=16, heads=2, length=16)
     train = Train(steps=4, batch=4, validate_every=2, validate_rows=8, samples=0, device="cpu")
     zellige.train("mdlm", data=data, net=net, train=train, run=folder / "run")
@@ -39,18 +39,21 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ours(place):
-    """That run, made into the model `tales-mdlm`: its name, found for all tests of this module that ask for it."""
+    """That run, made into the model `stories-mdlm`: its name, found for all tests of this module that ask for it."""
     patch = pytest.MonkeyPatch()
     patch.setenv("ZELLIGE_CACHE", str(place / "cache"))
     patch.setattr(shipped, "FOLDER", place / "here")
     patch.setattr(ship, "SEEDS", range(2))
-    of = ship.MODELS["tales-mdlm"]
+    of = ship.MODELS["stories-mdlm"]
     patch.setitem(
-        ship.MODELS, "tales-mdlm",
-        ship.Shipped(of.text, of.of, of.data, "--steps 4 --temperature 0.8", seeded=of.seeded, bracket="", evaluate="--draws 2"),
+        ship.MODELS, "stories-mdlm",
+        ship.Shipped(
+            of.text, of.of, "--data.name text --data.path $DATA", "--steps 4 --temperature 0.8", seeded=ship.TEXTS, bracket="",
+            evaluate="--draws 2",
+        ),
     )  # fmt: skip
-    ship.main([str(place / "run"), "tales-mdlm", "--data", str(place / "tales")])
-    yield place / "here" / "tales-mdlm"
+    ship.main([str(place / "run"), "stories-mdlm", "--data", str(place / "stories")])
+    yield place / "here" / "stories-mdlm"
     patch.undo()
 
 
@@ -73,22 +76,22 @@ def test_half_of_the_bytes_and_all_of_the_model(ours, place):
 
 
 def test_a_name_is_the_model(ours, empty, capsys):
-    assert zellige.load("tales-mdlm").source == ours
-    assert zellige.sample("tales-mdlm", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
+    assert zellige.load("stories-mdlm").source == ours
+    assert zellige.sample("stories-mdlm", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
     how = {"steps": 4}
     gaps = "once upon a ____"
-    assert zellige.pipeline("infill", "tales-mdlm", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
-    assert cli.main(["sample", "tales-mdlm", "--steps", "4"]) == 0
+    assert zellige.pipeline("infill", "stories-mdlm", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
+    assert cli.main(["sample", "stories-mdlm", "--steps", "4"]) == 0
     err = capsys.readouterr().err
-    about = f"'tales-mdlm' is included: {ship.MODELS['tales-mdlm'].text}"
+    about = f"'stories-mdlm' is included: {ship.MODELS['stories-mdlm'].text}"
     assert f"note: {about}; with the model's defaults --temperature 0.8 (--no-defaults ignores them)\n" in err
     assert zellige.load(ours).defaults == {"steps": 4, "temperature": 0.8}
     assert cli.main(["list", "models"]) == 0
     out = capsys.readouterr().out
-    (first, rest) = out[out.index("\ntales-mdlm ") + 1 :].splitlines()[:2]  # a cell goes on below
+    (first, rest) = out[out.index("\nstories-mdlm ") + 1 :].splitlines()[:2]  # a cell goes on below
     assert (first.split("  ")[:3], rest.split()) == (
-        ["tales-mdlm", "missing words of a tale in", "mdlm"],
-        ["English", "bits/char"],
+        ["stories-mdlm", "missing words of a short", "mdlm"],
+        ["story", "bits/char"],
     )
 
 
@@ -97,28 +100,28 @@ def test_a_folder_of_that_name_comes_first(ours, empty):
     with torch.no_grad():
         for p in other.method.parameters():
             p.zero_()
-    Path("tales-mdlm").mkdir()
-    Path("tales-mdlm/train.txt").touch()
-    assert zellige.load("tales-mdlm").source == ours  # a folder of data is no model
-    Path("tales-mdlm/train.txt").unlink()
-    other.save("tales-mdlm")
-    assert zellige.load("tales-mdlm").source == Path("tales-mdlm")
-    assert not any(p.any() for p in zellige.load("tales-mdlm").method.parameters())
+    Path("stories-mdlm").mkdir()
+    Path("stories-mdlm/train.txt").touch()
+    assert zellige.load("stories-mdlm").source == ours  # a folder of data is no model
+    Path("stories-mdlm/train.txt").unlink()
+    other.save("stories-mdlm")
+    assert zellige.load("stories-mdlm").source == Path("stories-mdlm")
+    assert not any(p.any() for p in zellige.load("stories-mdlm").method.parameters())
     assert zellige.load(ours).method.state_dict().keys() == other.method.state_dict().keys()
 
 
 def test_an_unknown_name_is_told_what_there_is(ours, empty):
     with pytest.raises(
-        InputError, match=r"no run or model at 'tale-mdlm'; did you mean 'tales-mdlm', which comes with Zellige\?"
+        InputError, match=r"no run or model at 'storie-mdlm'; did you mean 'stories-mdlm', which comes with Zellige\?"
     ):
-        zellige.load("tale-mdlm")
+        zellige.load("storie-mdlm")
     with pytest.raises(
         InputError,
-        match=r"no run or model at 'poems'; '.*' holds no run or model; with Zellige come tales-mdlm; on the .* hub .*",
+        match=r"no run or model at 'poems'; '.*' holds no run or model; with Zellige come stories-mdlm; on the .* hub .*",
     ):
         zellige.load("poems")
     with pytest.raises(InputError, match="is not a run, so it has no checkpoint 'best'"):
-        zellige.load("tales-mdlm", checkpoint="best")
+        zellige.load("stories-mdlm", checkpoint="best")
 
 
 def test_damage_is_noticed_and_nothing_unpickled(ours, empty):
@@ -145,10 +148,10 @@ def test_no_path_of_this_machine_and_no_text_of_the_data(ours, place):
 
 
 def test_the_numbers_of_a_card_come_again_by_its_commands(ours, place, monkeypatch):
-    card = shipped.card("tales-mdlm")
+    card = shipped.card("stories-mdlm")
     page = (ours / "README.md").read_text(encoding="utf-8")
-    assert [run["command"] for run in card["runs"]] == ship.commands("tales-mdlm")
-    with ship.empty_folder(str(place / "tales")) as data:
+    assert [run["command"] for run in card["runs"]] == ship.commands("stories-mdlm")
+    with ship.empty_folder(str(place / "stories")) as data:
         for run in card["runs"]:
             printed, numbers = ship.executed(run["command"], data)
             assert numbers == run["numbers"]
@@ -190,4 +193,4 @@ def test_messages_name_included_models_that_are_there():
     source = Path(zellige.__file__).parent
     there = {card.parent.name for card in Path(shipped.__file__).parent.glob("*/README.md")}
     text = "".join(path.read_text(encoding="utf-8") for path in source.rglob("*.py"))
-    assert {"mnist", "tales-mdlm"} <= {*re.findall(r"the included (?:model )?([\w-]+)", text)} <= there
+    assert {"mnist", "stories-mdlm"} <= {*re.findall(r"the included (?!models)(?:model )?([\w-]+)", text)} <= there

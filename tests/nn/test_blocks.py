@@ -106,6 +106,14 @@ def test_attention_in_chunks_equals_the_dense_mask(block, chunk, way, monkeypatc
             near(a, b, 1e-12)
 
 
+@pytest.mark.parametrize("block", [0, 2])
+def test_no_row_of_documents_is_attended_by_nobody(block):
+    """As in a batch of packed rows of which none is left."""
+    plan = attention.sight(block, 1, tokens(0, L), torch.zeros(0, L, dtype=torch.long)).plan
+    q = torch.zeros(0, 3, L, 8)
+    assert attention.attend(q, q, q, plan).shape == q.shape
+
+
 @pytest.mark.parametrize("L", [5, 130])
 def test_attention_in_bfloat16_is_that_of_float32_but_for_rounding(L):
     """By matrix products, after 3 remembered positions; three significant digits, also of the gradients."""

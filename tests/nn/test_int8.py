@@ -98,7 +98,7 @@ def test_all_linear_layers_are_rounded_but_the_modulations():
 
 @pytest.mark.parametrize("name", ["mdlm", "bd3lm", "ar"])
 def test_a_text_is_the_same_alone_and_in_a_batch_of_seven(name):
-    model = zellige.load("tales" if name == "bd3lm" else "tales-mdlm", precision="int8") if name != "ar" else None
+    model = zellige.load("stories" if name == "bd3lm" else "stories-mdlm", precision="int8") if name != "ar" else None
     if model is None:
         method = small.make("ar", hidden=32).float().compute_in("int8")
         x = torch.randint(0, 3, (7, 8), generator=torch.Generator().manual_seed(0))

@@ -196,11 +196,11 @@ def test_the_command_and_the_request(capsys):
     from zellige import cli
 
     text = "Once upon a time an old man lived in a great_, and he had three_."
-    assert cli.main(["infill", "tales-mdlm", text, *how, "--per-step", "1", "--temperature", "0"]) == 0
+    assert cli.main(["infill", "stories-mdlm", text, *how, "--per-step", "1", "--temperature", "0"]) == 0
     out = capsys.readouterr().out
     assert ", and he had three" in out
     options = {"block_sampler": "confidence", "block_length": 16, "cache": "dual", "per_step": 4}
-    model = zellige.load("tales-mdlm")
+    model = zellige.load("stories-mdlm")
     model.defaults = {"sampler": "semi_autoregressive", **options}
     made = Sampling.of(steps=8).with_defaults(model).sampler_for(model.method)
     assert (made.name, made.cache, made.block_length, made.inner.per_step) == ("semi_autoregressive", "dual", 16, 4)

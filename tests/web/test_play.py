@@ -327,9 +327,9 @@ def test_the_page_names_no_address_of_others(client):
 def test_a_model_says_what_it_is_and_what_it_can_be_saved_as(client, monkeypatch):
     listed = {model["name"]: model for model in client.get("/api/models").json()}
     assert listed["text"]["about"] == "Trained on English of Python's docs."
-    tales = zellige.load("tales")
-    card = shipped.card("tales")
-    assert play.about_model(tales)["about"].lower() == f"{card['what'].lower()}; on test data {card['test']}."
+    stories = zellige.load("stories")
+    card = shipped.card("stories")
+    assert play.about_model(stories)["about"].lower() == f"{card['what'].lower()}; on test data {card['test']}."
     assert [format["name"] for format in listed["music"]["formats"]] == ["html", "gif", "mp4", "png", "mid"]
     assert [format["name"] for format in listed["text"]["formats"]] == ["html", "gif", "mp4"]
     for extra in ("av", "mido"):

@@ -35,7 +35,7 @@ def address():
     models = {
         "text": small(), "text uniform": small(name="udlm"), LONG: small(name="ar"), "sudoku": small("sudoku"),
         "images": small("image", classes=3), "music": small("music"), "molecules": small("molecules"),
-        "tales": zellige.load("tales"), "selfies": zellige.load("molecules"), "nine": zellige.load("sudoku"),
+        "stories": zellige.load("stories"), "selfies": zellige.load("molecules"), "nine": zellige.load("sudoku"),
     }  # fmt: skip
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application(models), log_level="warning", ws="none"))
@@ -128,7 +128,7 @@ def shot(page, name):
 def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page = opened()
     assert page.locator(".card b").all_text_contents() == [
-        "text", "text uniform", LONG, "sudoku", "images", "music", "molecules", "tales", "selfies", "nine",
+        "text", "text uniform", LONG, "sudoku", "images", "music", "molecules", "stories", "selfies", "nine",
     ]  # fmt: skip
     assert page.locator("#sentence").text_content().startswith("Trained on ")
     assert fields(page) == {"sampler": "ancestral", "steps": "64", "temperature": "1", "top_p": "1"}
@@ -143,9 +143,9 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page.click("#clear")  # of the example's givens
     assert fields(page) == {"top_p": "1"} | card
     assert not page.locator("#options [name=drop_crossing]").is_checked()
-    choose(page, "tales")
+    choose(page, "stories")
     assert fields(page) == {"sampler": "blockwise", "steps": "64"} | {
-        name: str(value) for name, value in zellige.load("tales").defaults.items()
+        name: str(value) for name, value in zellige.load("stories").defaults.items()
     }
     choose(page, "text")  # nothing stays of the ones before, nor of what was typed
     assert fields(page) == {"sampler": "ancestral", "steps": "64", "temperature": "1", "top_p": "1"}
@@ -195,7 +195,7 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
     shown = part(other, "text").text_content()
     assert (shown[:4], shown[8:18]) == ("the ", " is <was>")
     assert part(other, "text", 1).locator("span >> nth=5").text_content() == "3"
-    bare = opened(link="#model=tales")  # as its card samples, its options too
+    bare = opened(link="#model=stories")  # as its card samples, its options too
     assert {"block_sampler": "confidence", "confidence": "entropy", "temperature": "0.7"}.items() <= fields(
         bare
     ).items()
@@ -223,12 +223,12 @@ def test_a_model_opens_with_its_example_and_its_first_class(opened):
     page = opened()
     choose(page, "images")
     assert page.locator("[name=class]:checked").input_value() == page.locator("[name=class]").nth(1).input_value()
-    choose(page, "tales")
+    choose(page, "stories")
     assert page.locator("#words").input_value() == page.locator("#examples button").first.text_content()
     choose(page, "text")  # which has no example
     assert page.locator("#words").input_value() == ""
     page.fill("#words", "mine")
-    choose(page, "tales")
+    choose(page, "stories")
     assert page.locator("#words").input_value() == "mine"
     choose(page, "nine")
     assert part(page, "text").locator(".locked").count() == 30  # the givens of the example
@@ -295,7 +295,7 @@ def test_it_fits_one_screen_and_narrow_ones_need_no_sideways_scrolling(opened):
     wide, narrow = opened(height=800), opened(400)
     overflow = """() => ["html", "#controls", ".pane"].map(query => document.querySelector(query))
         .map(e => Math.max(e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth))"""
-    for model in ("tales", "nine", "images", "music", "molecules", "text"):
+    for model in ("stories", "nine", "images", "music", "molecules", "text"):
         choose(wide, model)
         assert wide.evaluate(overflow) == [0, 0, 0], model
         choose(narrow, model)

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..base.plugins import others, package_of, plugged
 
 LISTS = {
-    "models": "trained models included in Zellige; try: zellige sample tales",
+    "models": "trained models included in Zellige; try: zellige sample stories",
     "methods": "for train and compare: paper, noise, parameterization, likelihood",
     "samplers": "for sample and infill: distribution, requirements, network evaluations",
     "data": "data sets for --data.name: size, split, licence",

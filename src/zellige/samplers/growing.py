@@ -303,5 +303,5 @@ def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -
         where = int(wrong.any(0).nonzero()[0])
         raise InputError(
             f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
-            "it, use a model of mdlm, md4 or radd, such as the included tales-mdlm"
+            "it, use a model of mdlm, md4 or radd, such as the included stories-mdlm"
         )

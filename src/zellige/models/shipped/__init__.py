@@ -1,7 +1,7 @@
 """The models that come with Zellige, by name: a folder each beside this file, made of a run by
 `studies/included-models/ship.py`.
 
-    zellige.load("tales")
+    zellige.load("stories")
 
 A folder is one that `Model.save` could have written, its weights in float16, with files more: README.md, the card;
 card.json, the numbers and samples that stand in it with the commands that they came from; and log.csv, the training

@@ -4,10 +4,10 @@ from zellige.models import shipped
 
 # name of an included model, in the order of the page -> texts to start from (`_`: a masked token; `.`: an empty cell)
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "tales": ("Once upon a time there was a king who", "The wolf said to the little girl,"),
-    "tales-mdlm": (
-        "Once upon a time there was a ____ who lived in a ____ near the forest.",
-        "The king ________, and his daughter ________________ happily ever after.",
+    "stories": ("Once upon a time, there was a little dog who", "Lily was sad because"),
+    "stories-mdlm": (
+        "Once upon a time, there was a little ____ who lived in a ____ near the forest.",
+        "Tom wanted to play in the park.________________ So he went home and was sad.",
     ),
     "mnist": (),
     "sudoku": ("53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",),
