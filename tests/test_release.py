@@ -75,7 +75,16 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         ".toml",
         ".typed",
     }
-    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ".csv", ".xz", ""}
+    assert {PurePosixPath(name).suffix for name in ships} <= {
+        ".safetensors",
+        ".json",
+        ".md",
+        ".png",
+        ".csv",
+        ".xz",
+        ".npz",
+        "",
+    }
     assert {
         "zellige/py.typed",
         "zellige/plugins/web/assets/play.html",

@@ -22,7 +22,7 @@ def test_the_pages_have_the_counts():
     for name, row in (rows | {"all": of}).items():
         assert f"| {name} | {sum(row.values())} | {' | '.join(map(str, row.values()))} |" in agreement
     for part in (
-        f"Of {sum(of.values())} cases",
+        f"Of {sum(of.values())} outputs",
         f"[{of[AGREE]} agree]",
         f"{of[FORM]} agree up to a known factor",
         f"{of[DIFFER]} differ in a known way, and {of[NOT_APPLICABLE]} do not apply",

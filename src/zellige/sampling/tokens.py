@@ -135,8 +135,6 @@ def before_word(tokenizer: Tokenizer, text: str) -> str:
     """
     if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
         return text
-    tokens = tokenizer.encode(text)
-    longer = [
-        tokenizer.encode(text + word)[: len(tokens)] for word in (text.split()[-1], "a")
-    ]  # a name may join no blank
+    tokens, last = tokenizer.encode(text), text.split()[-1]
+    longer = [tokenizer.encode(text + word)[: len(tokens)] for word in {last, last.lower()}]  # a name may join no blank
     return text if all(start == tokens for start in longer) else text[:-1]
