@@ -130,6 +130,7 @@ def test_the_samples_come_again(shared):
         assert [samples.printed(samples.text_command(name, seed)).split() for seed in (0, 15)] == [
             texts[seed].split() for seed in (0, 15)
         ]
+    assert samples.printed(samples.infill_command(samples.GAPS[0])).split() == there["filled"][0].split()
     assert samples.printed(samples.MOLECULES).split("\n") == there["molecules"]
     data = zellige.Data("sudoku", path=str(shared / "data" / "sudoku" / "sudoku9_pairs.csv.xz"), size=9)
     clues = prepare(data, 81).split("test").clues

@@ -205,6 +205,7 @@ def page(samples: dict[str, Any]) -> str:
         "### A missing sentence: `stories-mdlm`",
         "Ten stories of the validation split; the sentence in bold was left out and filled in, with as many tokens as it had. "
         "It was read with the question whether it fits what stands before and after it.",
+        shell("zellige infill stories-mdlm TEXT --seed 0     # with a _ for each token of the sentence"),
     ]  # fmt: skip
     for gap, text in zip(GAPS, samples["filled"], strict=True):
         before, after = gap.split("_")[0], gap.split("_")[-1]

@@ -93,7 +93,7 @@ MODELS = {
         "--block-sampler confidence --confidence entropy --temperature 0.7 --top-p 0.9",
         seeded=TEXTS,
         bracket="",
-        before="5,252 steps at a constant rate (2.5 hours), with which the log and the learning curve begin",
+        before="5,252 steps at a constant rate (2.5 of these hours), with which the log and the learning curve begin",
     ),
     "stories-mdlm": Shipped(
         "missing words of a short story",

@@ -110,6 +110,19 @@ def test_a_text_is_the_same_alone_and_in_a_batch_of_seven(name):
     assert model.method.precision == "int8"
 
 
+@pytest.mark.parametrize("way", ["save", "export"])
+def test_rounded_weights_are_not_saved(way, tmp_path):
+    """They could not be loaded; and what stands in the folder stays."""
+    model = zellige.load("molecules")
+    model.save(tmp_path / "it")
+    before = (tmp_path / "it" / "model.safetensors").read_bytes()
+    model.method.compute_in("int8")
+    with pytest.raises(InputError, match="the weights are rounded to int8, which is not saved; load the model without"):
+        getattr(model, way)(tmp_path / "it")
+    assert (tmp_path / "it" / "model.safetensors").read_bytes() == before
+    assert zellige.load(tmp_path / "it").method.precision == "float32"
+
+
 def test_what_int8_is_not_for(monkeypatch):
     method = small.make("mdlm").float()
     with pytest.raises(InputError, match=r"`precision` int8 is not compiled; leave `compile` out$"):

@@ -39,13 +39,14 @@ def test_lowered_is_autocast(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_its_loss_is_near(name):
-    """Two hundredths of the loss: 8 bits of mantissa through two layers; rates and ratios are exponentials; never the same."""
+    """Two hundredths of the mean loss of a row, whose sign may differ from row to row: 8 bits of mantissa through two
+    layers; and never the same. The rates of flexmdm are exponentials."""
     full = make(name).float()
     low = copy.deepcopy(full).compute_in("bfloat16")
     with torch.no_grad():
-        one, other = (m.loss(Batch(X), torch.Generator().manual_seed(0)).mean() for m in (full, low))
-    assert one != other
-    assert float(other) == pytest.approx(float(one), rel=0.1 if name in ("flexmdm", "csm") else 0.02)
+        one, other = (m.loss(Batch(X), torch.Generator().manual_seed(0)) for m in (full, low))
+    error = float((other - one).abs().mean() / one.abs().mean())
+    assert 0 < error < (0.05 if name == "flexmdm" else 0.02)
 
 
 def test_what_it_is_called():

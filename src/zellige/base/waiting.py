@@ -27,18 +27,18 @@ def fixed() -> bool:
 
 
 def most_positions() -> int | None:
-    """Return the number of `at_most`, None outside of it."""
+    """Return the count of `at_most`; None outside of it."""
     return getattr(_thread, "most", None)
 
 
 def fixed_shapes(on: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Within it, if it is `on`, all positions are computed, and those that are not chosen are left out of the result:
-    nothing is read."""
+    """Within it, if `on`, no value is read: all positions are computed, and those that are not chosen are left out of the
+    result."""
     return contextlib.nullcontext() if fixed() or not on else _set("fixed", True)
 
 
 def at_most(count: int) -> contextlib.AbstractContextManager[None]:
-    """Within it and `fixed_shapes` a fixed number of positions is computed, of which no more can be chosen."""
+    """Within it, where shapes are fixed, only `count` positions are computed; the caller knows that no more are chosen."""
     return _set("most", count)
 
 

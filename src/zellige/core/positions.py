@@ -46,7 +46,7 @@ class Positions:
         return flat if len(self.index) == len(flat) else flat[self.index]  # all positions, in order
 
     def among(self, at: Tensor, values: Tensor) -> Tensor:
-        """Of values (N, *) at these positions those at `positions(at)`, which are some of them."""
+        """Those of the values (N, *) that stand at `positions(at)`, where `at` (B, L) chooses some of these positions."""
         return values if self.whole else values[at.flatten()[self.index]]
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ from ..show.kinds import of
 def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, split: str = "test") -> Any:
     """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
 
-    Texts or integers that stand in no split are all of `split`, each text a document, in the model's tokens.
+    Texts or integers that stand in no split are all of `split`, each text a document, in the model's tokens. A path to
+    another text says nothing of its rows: they are made as in the training (`Data.pack`). A `Data` is taken as it is.
 
     Raises:
         InputError: the data names a tokenizer that is not the model's.

@@ -265,9 +265,9 @@ def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = la
     """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
 
     Raises:
-        InputError: the folder holds something else, or the disk is full.
+        InputError: the weights are rounded; the folder holds something else, or the disk is full.
     """
-    tensors = model.method.state_dict()
+    tensors = _whole_weights(model)
 
     def fill(here: Path) -> None:
         write_model(here, tensors, model.tokenizer, model.config, model.about, model.defaults)
@@ -288,7 +288,8 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
             card (`Model.save_pretrained`), and the default of a model that was trained here.
 
     Raises:
-        InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
+        InputError: the model does not fit the layout, or its weights are rounded; the folder holds something else, or
+            the disk is full.
     """
     layouts = published.plugin()
     name = layouts.layout_name(model.about, to)
@@ -302,7 +303,17 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
         write_defaults(here, model.defaults)
         write_checksums(here)
 
-    return _write(folder, model.method.state_dict(), fill)
+    return _write(folder, _whole_weights(model), fill)
+
+
+def _whole_weights(model: Model) -> dict[str, Tensor]:
+    """The weights of a model. InputError: they are rounded to int8, which no folder holds."""
+    if model.method.precision == "int8":
+        raise InputError(
+            "the weights are rounded to int8, which is not saved; load the model without `precision`, save that, and give "
+            "the precision where you load it"
+        )
+    return model.method.state_dict()
 
 
 def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:

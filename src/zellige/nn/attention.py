@@ -289,21 +289,17 @@ class Chunks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, plan):
-        out = like(q, q.shape[2])
-        if q.dtype in PRODUCTS:
-            plan = list(few_heads(plan, *q.shape[:2]))
-            for queries, keys, hidden in plan:
-                mask = None if hidden is None else hidden.to(q.dtype)
-                out[queries] = weights(q[queries], gather(k, keys), mask) @ gather(v, keys)
-            ctx.save_for_backward(q, k, v)
-            ctx.plan = plan
-            return out
+        products, out = q.dtype in PRODUCTS, like(q, q.shape[2])
         sums = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
-        for queries, keys, hidden in plan:
+        ctx.plan = list(few_heads(plan, *q.shape[:2])) if products else plan
+        for queries, keys, hidden in ctx.plan:
             mask = None if hidden is None else hidden.to(q.dtype)
-            out[queries], sums[queries] = FORWARD(q[queries], gather(k, keys), gather(v, keys), attn_mask=mask)
-        ctx.save_for_backward(q, k, v, out, sums)
-        ctx.plan = plan
+            q_part, k_part, v_part = q[queries], gather(k, keys), gather(v, keys)
+            if products:
+                out[queries] = weights(q_part, k_part, mask) @ v_part
+            else:
+                out[queries], sums[queries] = FORWARD(q_part, k_part, v_part, attn_mask=mask)
+        ctx.save_for_backward(q, k, v, *(() if products else (out, sums)))
         return out
 
     @staticmethod

@@ -35,8 +35,8 @@ class Packs(nn.Module):
     """A layer whose products read a packed copy of its weights where that is faster.
 
     The copy is made at the first such product, and again after the weights have changed. It takes as much memory as
-    they do; weights that are mapped from a file need none beside it when memory is short. It is no part of the state,
-    of a copy or of a pickled module, and training mode, `to` and their like give it up.
+    they do. It is no part of the state, of a copied module or of a pickled one, and is dropped by `train()`, `to` and
+    their like.
     """
 
     _packed: "Packed | None" = None
@@ -67,8 +67,8 @@ class Packed:
     """A weight W (N, K) in the layout of oneDNN, for few rows, and what tells whether W is still the same.
 
     Args:
-        W: not changed by it. A change that PyTorch does not count (through `.data`, or NumPy) is seen by the last
-            entries.
+        W: is not changed. A change of it that PyTorch does not count (through `.data`, or NumPy) is noticed only if it
+            changes the last entries of the last row.
     """
 
     def __init__(self, W: Tensor):

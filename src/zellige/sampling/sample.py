@@ -35,7 +35,7 @@ class Sample(Sampling):
     returns = "zellige.sampling.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
-        "beginning of each sample; in Python also a list, of which the first one has the first samples",
+        "beginning of each sample; in Python also a list: the first samples continue the first one",
         default=None,
         typed=str | None,
     )

@@ -1,6 +1,6 @@
 """A training step of size tiny and a sample of `stories` by how threads wait (`zellige.base.processes`): milliseconds, in turn.
 
-python benchmarks/waiting.py                 # beside other work, or on an idle machine: the load stands in each line
+python benchmarks/threads.py                 # beside other work, or on an idle machine: the load stands in each line
 """
 
 import argparse
