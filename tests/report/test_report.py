@@ -30,7 +30,7 @@ from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MD4, MDLM, build
 from zellige.methods.method import Method
 from zellige.models.config import Config
-from zellige.models.model import Model
+from zellige.models.model import Model, load
 from zellige.nn import Net
 from zellige.nn.network import unfilled
 from zellige.plugins import report
@@ -369,6 +369,14 @@ def test_tokens_that_change_twice_are_recorded_as_differences(method, tokenizer,
         for k, f in enumerate(changing):
             text = "".join("·" if i == mask else tokenizer.decode([i]) for i in f.x[b].tolist())
             assert page.text_at(sample, k) == text
+
+
+def test_the_player_shows_a_text_up_to_its_end():
+    model = load("stories")
+    *_, before, last = watch(model, length=224, seed=3)
+    (sample,) = report.record(model.method, model.tokenizer, [before, last])["samples"]
+    assert last.ends[0] < len(sample["pieces"]) == 224
+    assert "".join(sample["pieces"]) == last.text[0]
 
 
 def test_pieces_join_to_the_text_where_a_character_spans_tokens():

@@ -188,7 +188,7 @@ def record(
     A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each
     position (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per
     frame, [position, piece] of what changed. `kind` (null for running text) says how the pieces lie; see
-    `piece_layout`.
+    `piece_layout`. What follows the end of a text has empty pieces.
     """
     trajectory = trace(states)
     mask = getattr(method.process, "mask", None)
@@ -200,10 +200,11 @@ def record(
     piece = functools.cache(lambda i: None if i == mask else page_text(pieces_of([i])[0]))
     samples = []
     for b, final in enumerate(trajectory.x[-1].tolist()):
-        text = pieces_of([i for i in final if i != absent])
-        spare = iter(text)
+        end = getattr(states[-1], "ends", {b: len(final)})[b]
+        behind = [""] * (len(final) - end)
+        spare = iter(pieces_of([i for i in final[:end] if i != absent]))
         sample: dict[str, Any] = {
-            "pieces": ["·" if i == absent else page_text(next(spare)) for i in final],
+            "pieces": ["·" if i == absent else page_text(next(spare)) for i in final[:end]] + behind,
             "given": trajectory.fixed[b].astype(int).tolist(),
             "calls": trajectory.calls[:, b].tolist(),
             "entropy": [None if math.isnan(v) else round(v, 2) for v in bits[b].tolist()],
@@ -215,9 +216,9 @@ def record(
             start = np.where(np.isnan(start) & (trajectory.x[-1, b] != absent), len(states) - 1, start)
             sample["reveal"] = [None if math.isnan(v) else int(v) for v in start]
         else:
-            sample["start"] = [piece(i) for i in trajectory.x[0, b].tolist()]
+            sample["start"] = [piece(i) for i in trajectory.x[0, b, :end].tolist()] + behind
             sample["changes"] = [
-                [[int(i), piece(int(x[i]))] for i in np.flatnonzero(new)]
+                [[int(i), piece(int(x[i]))] for i in np.flatnonzero(new[:end])]
                 for x, new in zip(trajectory.x[:, b], trajectory.changed[:, b])
             ]
         samples.append(sample)
