@@ -38,17 +38,16 @@ SEEDS = range(16)
 TEXTS = {
     "stories": (
         "Stories, block after block",
-        "bd3lm with blocks of 4 tokens, from left to right, until the story ends.",
+        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends.",
     ),
 }
 RUBRIC = {
-    "grammatical": "every sentence could be printed: subject and verb fit, no word is missing or doubled by mistake, pronouns "
-    "refer to somebody who is there. Loose commas are allowed.",
-    "one subject": "somewhere three sentences in a row are about the same person, thing or conversation, and what they say goes "
-    "together.",
+    "grammatical": "every sentence could be printed: subject and verb agree, no word is missing or doubled by mistake, pronouns "
+    "refer to somebody in the text. Comma errors are allowed.",
+    "one subject": "at least three sentences in a row are about the same person, thing or conversation, and fit together.",
     "no invented word": "every word is English, or a name with a capital letter.",
-    "one story": "and, beyond these three: all sentences are about the same persons and things, none contradicts an earlier one, "
-    "and each can be told after the one before.",
+    "one story": "a stricter question about the whole text, whatever its grammar: all sentences are about the same persons and "
+    "things, none contradicts an earlier one, and each makes sense after the one before.",
 }
 # the first ten validation stories of at most 520 characters whose middle sentence can be left out; each `_` is one of its tokens
 GAPS = (
@@ -203,8 +202,8 @@ def page(samples: dict[str, Any]) -> str:
             parts += [f"`zellige sample {name} --seed {seed}`: {verdict}", f"<blockquote>{lines}</blockquote>"]
     parts += [
         "### A missing sentence: `stories-mdlm`",
-        "Ten stories of the validation split; the sentence in bold was left out and filled in, with as many tokens as it had. "
-        "It was read with the question whether it fits what stands before and after it.",
+        "Ten stories of the validation split. One sentence was removed, and the model filled in as many tokens; they are in "
+        "bold. They were judged by one question: do they fit the text before and after them?",
         shell("zellige infill stories-mdlm TEXT --seed 0     # with a _ for each token of the sentence"),
     ]  # fmt: skip
     for gap, text in zip(GAPS, samples["filled"], strict=True):
@@ -264,9 +263,9 @@ def folded(part: str) -> str:
 
 INTRODUCTION = """# Samples
 
-What the included models write, good and bad. Nothing here was chosen: of each model these are the first samples, with
-seed 0 or with seeds 0 to 15, and with the settings that the model comes with, unless the command says otherwise.
-Run the command above a sample to get it again.
+Samples of the included models, good and bad. None was selected: they are the first samples of each model, with seed 0 or
+with seeds 0 to 15, and with the model's default settings unless the command sets others. Run the command above a sample
+to get it again.
 
 The models are small (0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU); [Results](results.md) has their
 likelihoods.
@@ -288,12 +287,13 @@ def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[s
         ]
         table.append(f"| {name} | " + " | ".join(cells) + " |")
     return [
-        "Each text was judged by this rubric, all of it:",
+        "Each text was judged by these four questions:",
         rules,
         "\n".join(table),
-        "Fractions with 95% intervals. The texts of the model and 16 stories of its lengths from the validation split (*real "
-        "text*) were shuffled and read without their names. They were read once, by a language model. Of ten missing sentences "
-        f"filled in by `stories-mdlm` {fitting} fit ([below](#a-missing-sentence-stories-mdlm)).",
+        "The second line of a cell is a 95% interval; the last column counts the texts that pass the first three questions. "
+        "*Real text* is 16 stories of the validation split, matched in length. A language model judged all texts once, shuffled "
+        "and without their source. Of ten missing sentences filled in by `stories-mdlm` "
+        f"{fitting} {'fits' if fitting == 1 else 'fit'} ([below](#a-missing-sentence-stories-mdlm)).",
     ]
 
 
