@@ -204,7 +204,7 @@ class Blockwise(InBlocks, Growing):
         """Extend the context by everything before the block, for the texts that are still being written."""
         memory, context, calls = state.memory, state.context, state.calls
         x = state.x[memory.rows]
-        ones = torch.ones_like(memory.rows) if memory.open is None else memory.open.long()
+        ones = memory.written
         length = 0 if context is None else len(context)
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.begin, length, window, method.block):

@@ -82,6 +82,11 @@ class Growth(Memory):
     repeats: Tensor | None = None
     tries: Tensor | None = None
 
+    @property
+    def written(self) -> Tensor:
+        """(R,) long, 1 for each of the rows that is still written, 0 for one that is finished."""
+        return torch.ones_like(self.rows) if self.open is None else self.open.long()
+
     def lengths(self, found: Tensor) -> Tensor:
         return self.ends
 

@@ -97,7 +97,7 @@ class LeftToRight(Growing):
         memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
         x = pad(state.x[memory.rows], (1, 0), value=method.begin)
         window = window_of(method, self.window)
-        ones = torch.ones_like(memory.rows) if memory.open is None else memory.open.long()
+        ones = memory.written
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
             h, context = method.advance(context, x[:, piece], **more)
