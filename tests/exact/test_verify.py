@@ -69,6 +69,14 @@ def test_blocks_of(name):
     }
 
 
+@pytest.mark.parametrize("name", ["bd3lm", pytest.param("ar", marks=pytest.mark.long)])
+def test_guidance_of(name):
+    """What follows the block being written is masks, whose time a classifier is given too."""
+    report = verify(name, only="guidance")
+    assert report.failures == []
+    assert any(row.key == "guidance.next" for row in report.rows)
+
+
 def test_insertion_holds(monkeypatch):
     """In short of the variant with another rate of unmasking; its samplers are below, and in test_flexmdm."""
     monkeypatch.setattr(METHODS["flexmdm"], "variants", METHODS["flexmdm"].variants[1:])

@@ -280,7 +280,8 @@ class ByClassifier(Guide):
         empty, process = blank(self.method), self.method.process
         behind = self.classifier.length - known.shape[1] - x_t.shape[1]
         x = pad(torch.cat((known, x_t), 1), (0, behind), value=0 if empty is None else empty)
-        t = pad(t, (known.shape[1], behind), value=CLEAN)  # the largest is that of x_t
+        latest = t.amax(-1, keepdim=True)  # of what is not written yet: at this time masks say nothing
+        t = torch.cat((pad(t, (known.shape[1], 0), value=CLEAN), latest.expand(-1, behind)), 1)
         row, position = at.nonzero().unbind(-1)
         position, K = position + known.shape[1], self.method.vocabulary + 1 if process is None else process.K
         if self.first_order:
