@@ -182,7 +182,12 @@ def test_hours_memory_and_tokens_add_up():
     P = 4 * cost.parameters
     assert (one.ddp.weights, one.ddp.gradients, one.ddp.optimizer, one.ddp.average) == (P, P, 2 * P, 0)
     assert one.ddp == one.fsdp
-    muon = budget_of(replace(of, train=replace(of.train, optimizer="muon")), 27, 1, device, 0.5)
+    by_muon = replace(of, train=replace(of.train, optimizer="muon"))
+    muon = budget_of(by_muon, 27, 1, device, 0.5)
+    assert [*four.ways] == ["ddp", "fsdp", "hybrid"]
+    assert [*budget_of(by_muon, 27, 4, device, 0.5).ways] == ["ddp"]
+    with pytest.raises(InputError, match=r"`train.strategy` hybrid shards them; use ddp, or adamw"):
+        budget_of(replace(by_muon, train=replace(by_muon.train, strategy="hybrid")), 27, 4, device, 0.5)
     held = [p.shape for name, p in count_step(of, 27, 8).network.named_parameters() if MATRIX.search(name)]
     assert len(held) == 4 * of.net.layers
     assert muon.ddp.optimizer == 2 * P - 4 * sum(rows * columns for rows, columns in held)
@@ -262,3 +267,7 @@ def test_the_command_prints_and_writes_the_plan(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mdlm on 2 x l4, float32   ")
     assert max(map(len, lines)) <= 100
+    assert lines[2].split() == ["memory", "of", "each", "ddp", "fsdp"]
+    assert cli.main([*words.split()[:-2], "--train.optimizer", "muon", "--json", str(tmp_path / "muon.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[2].split() == ["memory", "of", "each", "ddp"]  # whole matrices alone
+    assert set(zellige.Record.load(tmp_path / "muon.json").ways) == {"ddp"}

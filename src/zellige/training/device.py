@@ -173,17 +173,23 @@ def fleet(config: Config) -> Fleet:
         raise InputError(
             f"{of} {launched_fleet.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
         )
-    if t.optimizer == "muon" and config.adapter:
-        raise InputError("`train.optimizer` muon is for whole matrices, and an adapter has factors of them; use adamw")
-    if t.optimizer == "muon" and launched_fleet.sharded(config):
-        raise InputError(
-            f"`train.optimizer` muon needs whole matrices, and `train.strategy` {t.strategy} shards them; "
-            "use ddp, or adamw"
-        )
+    check_optimizer(config, launched_fleet)
     if not gpu:
         limit_processes("train.devices", launched_fleet.devices)
     limit_processes("train.workers", t.workers)
     return launched_fleet
+
+
+def check_optimizer(config: Config, fleet: Fleet) -> None:
+    """InputError for Muon where a process holds no whole matrices: of an adapter, or of a sharded model."""
+    t = config.train
+    if t.optimizer == "muon" and config.adapter:
+        raise InputError("`train.optimizer` muon is for whole matrices, and an adapter has factors of them; use adamw")
+    if t.optimizer == "muon" and fleet.sharded(config):
+        raise InputError(
+            f"`train.optimizer` muon needs whole matrices, and `train.strategy` {t.strategy} shards them; "
+            "use ddp, or adamw"
+        )
 
 
 def _shown(fleet: Fleet) -> str:

@@ -116,7 +116,8 @@ def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
     sizes = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
-    ways = {"ddp": p.ddp, "fsdp": p.fsdp} | ({f"hybrid, {p.node} a node": p.hybrid} if p.node < p.gpus else {})
+    titles = {"ddp": "ddp", "fsdp": "fsdp"} | ({"hybrid": f"hybrid, {p.node} a node"} if p.node < p.gpus else {})
+    ways = {title: p.ways[name] for name, title in titles.items() if name in p.ways}
     table = columns(
         [["memory of each", *ways], *zip(PARTS.values(), *map(sizes, ways.values()))], "<" + ">" * len(ways), 2, 3
     )

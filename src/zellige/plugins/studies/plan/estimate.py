@@ -33,7 +33,15 @@ from zellige.nn import chunks
 from zellige.nn.network import unfilled
 from zellige.show.record import Record, json_record
 from zellige.training.cost import UTILISATION, Cost, training_cost
-from zellige.training.device import DEVICES, Device, Fleet, precision, sharded_blocks, split_batch
+from zellige.training.device import (
+    DEVICES,
+    Device,
+    Fleet,
+    check_optimizer,
+    precision,
+    sharded_blocks,
+    split_batch,
+)
 from zellige.training.optimizer import block_matrices
 
 aten = torch.ops.aten
@@ -208,7 +216,7 @@ class Budget(Record):
     Attributes:
         rows: of a step, on each device at one time.
         ddp, fsdp, hybrid: the memory of each device, with the weights copied, sharded, or sharded over those of a node
-            (`node`).
+            (`node`); the last two are None with Muon, which needs whole matrices.
         launches: kernels of a step on each device, at least; the optimizer's, a few, left out. Of a compiled step the
             products of matrices, convolutions and attention alone, since a compiler may join the rest to them.
         muon: FLOP of a step on each device to make Muon's matrices orthogonal.
@@ -227,8 +235,8 @@ class Budget(Record):
     rows: int
     launches: float
     ddp: Memory
-    fsdp: Memory
-    hybrid: Memory
+    fsdp: Memory | None
+    hybrid: Memory | None
     node: int
     muon: float
 
@@ -267,10 +275,16 @@ class Budget(Record):
     @property
     def limit(self) -> str:
         """Resource that a faster training, or any, would need first."""
-        if min(self.ddp.total, self.fsdp.total) > self.device.memory:
+        if min(memory.total for memory in self.ways.values()) > self.device.memory:
             return "memory"
         by = {"matrix products": self.products, "kernel launches": self.launching, "memory bandwidth": self.traffic}
         return max(by, key=by.__getitem__)
+
+    @property
+    def ways(self) -> dict[str, Memory]:
+        """The memory of each device by the value of `train.strategy`."""
+        memory = {"ddp": self.ddp, "fsdp": self.fsdp, "hybrid": self.hybrid}
+        return {name: of_each for name, of_each in memory.items() if of_each is not None}
 
     @property
     def gpu_hours(self) -> float:
@@ -283,9 +297,7 @@ class Budget(Record):
         return None if hour is None else self.gpu_hours * hour
 
     def to_dict(self) -> dict[str, Any]:
-        memory = {
-            name: {part: getattr(getattr(self, name), part) for part in PARTS} for name in ("ddp", "fsdp", "hybrid")
-        }
+        memory = {name: {part: getattr(of_each, part) for part in PARTS} for name, of_each in self.ways.items()}
         result = {
             "parameters": self.cost.parameters, "flops": self.cost.flops, "tokens": self.cost.tokens,
             "precision": self.precision, "rows": self.rows, **memory, "memory": self.device.memory,
@@ -302,16 +314,17 @@ class Budget(Record):
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Budget":
         try:
             result, arguments = document["result"], document["arguments"]
-            ddp, fsdp, hybrid = (
-                Memory(**{part: value for part, value in result[name].items() if part != "total"})
+            ways = {
+                name: Memory(**{part: value for part, value in result[name].items() if part != "total"})
                 for name in ("ddp", "fsdp", "hybrid")
-            )
+                if name in result
+            }
             cost = Cost(result["parameters"], result["flops"], result["tokens"])
             steps = round(3600 * result["hours"] / result["seconds"]["step"])
             return cls(
                 cost, arguments["gpus"], DEVICES[arguments["device"]], result["precision"], arguments["mfu"], steps,
                 result["rows"],
-                result["launches"], ddp, fsdp, hybrid, result["node"], result["muon"],
+                result["launches"], ways["ddp"], ways.get("fsdp"), ways.get("hybrid"), result["node"], result["muon"],
             )  # fmt: skip
         except (KeyError, TypeError, ZeroDivisionError) as wrong:
             raise InputError(f"'{source}' is not a record of zellige plan; give one that it wrote") from wrong
@@ -370,7 +383,9 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
         raise InputError(
             "no plan of genmd4, whose step depends on what it learns; md4 with the same network takes less"
         )
-    split_batch(config.train, Fleet(1, gpus))
+    fleet = Fleet(1, gpus)
+    split_batch(config.train, fleet)
+    check_optimizer(config, fleet)
     if gpus % config.train.nodes:
         nodes = config.train.nodes
         raise InputError(f"{gpus} devices cannot be divided evenly over {nodes} nodes; give a multiple of {nodes}")
@@ -392,7 +407,8 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
         gathered_weights = P / parts + min(at_once, P) if parts > 1 else P
         return Memory(gathered_weights, gathered_weights, moments / parts, average / parts, activations)
 
-    ddp, fsdp, hybrid = (memory(parts) for parts in (1, gpus, node))
+    ddp, *sharded = (memory(parts) for parts in (1, gpus, node))
+    fsdp, hybrid = (None, None) if matrices else sharded
     muon = sum(orthogonal_flops(*matrix.shape) for matrix in matrices)
     return Budget(
         cost, gpus, device, numbers, utilisation, config.train.steps, rows, launches, ddp, fsdp, hybrid, node, muon
