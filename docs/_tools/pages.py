@@ -212,8 +212,10 @@ def source(module: Any) -> str:
 
 
 HEADS = {  # kind: the sentence above its list
-    "methods": "The name in code style is that of the command: `zellige train mdlm`.",
-    "samplers": "The name in code style is that of the option: `zellige sample MODEL --sampler ancestral`.",
+    "methods": "The name in code style is that of the command: `zellige train mdlm`. "
+    "[Choose a method](../learn/choose.md) compares them.",
+    "samplers": "The name in code style is that of the option: `zellige sample MODEL --sampler ancestral`. "
+    "[Choose a sampler](../guides/choose_sampler.md) compares them.",
     "metrics": "`zellige evaluate MODEL` gives the bound, `zellige evaluate MODEL --generate` the metrics of samples.",
 }
 

@@ -1,14 +1,14 @@
-"""The two bounds of a step of time, per position and in nats, and the first term of -ELBO.
+"""The bound of any noise process, per position and in nats: the cost of a step (`discrete`) or per unit of time
+(`continuous`).
 
 An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
 
-    prior            KL( q(x | x_0) || prior ) where sampling starts, and PRIOR -> t = 1 for an absorbing process
+    prior            KL( q(x_1 | x_0) || prior ); for an absorbing process the cost of the tokens still visible at t = 1
     diffusion        the integral over t in (0, 1) of `continuous`, or a sum of `discrete` over a grid
-    reconstruction   t = 0 -> CLEAN; as a jump it is -log p(x_0 | x_{t=0})
+    reconstruction   -log p(x_0 | x_{t=0}), from t = 0 to clean tokens
 
-For an absorbing process both endpoint terms are integrals of `continuous` too (see `core.schedule`); else they are
-jumps. Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds`
-integrates them.
+For an absorbing process prior and reconstruction are integrals of `continuous`, too: their tokens are revealed one by
+one (see `core.schedule`). `exact.bounds` computes all terms on a small space.
 """
 
 from torch import Tensor

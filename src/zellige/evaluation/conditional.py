@@ -1,21 +1,17 @@
-"""-log p(continuation | context), bounded: what a choice among answers is made by, and what language-model harnesses
-ask for.
+"""Bound on -log p(continuation | context), to choose among answers and for language-model harnesses.
 
-The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there).
-The bound is then that of the distribution that writes the continuation while the context is held fixed, the one from
-which `infill` draws:
+The context is never noised and never counted (`Batch.mask` is False there). The bound is that of the distribution from
+which `infill` samples the continuation:
 
-    absorbing     where a token is given there is no mask, so the network predicts what it was trained on; with the exact denoiser
-                  the number is -log p(continuation | context) itself
-    in blocks     each block given those before; in the block where the context ends, it is given as above
+    absorbing     a given token is like one that is revealed already, as in training; with the exact network the bound equals
+                  -log p(continuation | context)
+    in blocks     each block given those before; in the block where the context ends, as above
     ar            -log p itself, by the chain rule; nothing is drawn
-    other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
-                  denoiser of the joint distribution does not fill by its conditional distribution ("approximate";
-                  `sampling.masked_text.approximate`)
+    other noise   a bound, too, but on another distribution than the model's conditional one: the network does not know that the
+                  context is clean ("approximate"; `sampling.masked_text.approximate`)
 
-A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is
-batched with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the
-error.
+The random numbers of a pair depend on the seed and its tokens alone. Its draws are R independent replicates, each
+spread evenly over the strata; their spread gives the error.
 """
 
 import math

@@ -105,7 +105,7 @@ def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
 
 
 def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
-    """Fraction of the n-grams of each sample that stood earlier in it: (N,).
+    """Fraction of the n-grams of each sample that occurred in it before: (N,).
     NaN for a sample of fewer than n tokens."""
     code, row = grams(rows, n)
     many = np.bincount(row, minlength=len(rows))
@@ -117,9 +117,9 @@ def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
 def median_length(lengths: np.ndarray) -> Number:
     """Median of the lengths (N,) of documents, one that did not end (NaN) being longer than all that did.
 
-    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, with
-    k the largest that is right 95% of the time whatever the distribution (the number of values below the median is
-    binomial).
+    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, for
+    the largest k with which it covers the median 95% of the time (the number of values below the median is binomial,
+    whatever the distribution).
 
     >>> median_length(np.array([3, 9, 1, 5, math.nan])).value
     5.0
@@ -240,12 +240,9 @@ def total_variation(
     The value of finite texts is biased upward, so read it beside that of real text against other real text of the same
     size. The interval is of the mean for texts of this number. NaN where one side has no n-gram.
 
-    Interval: random quarters of both sides, without repetition, are independent, so the variance of their values is
-    unbiased, and so is that of halves. Let c be the variance over what both sides have in common, 1 - TV, and over 1 /
-    size. It hardly depends on the size where equal n-grams are frequent and where those that match are rare (Poisson),
-    and grows with it where the distributions differ: the sign of f_v - g_v is that of the noise in few texts and that
-    of the difference in many. So c is that of halves, times its growth from quarters to halves if it grew. Then a test
-    of 1 - TV is inverted (`distances.inverted`).
+    Interval: the variance for all texts is extrapolated from that of random quarters and halves of both sides. Let c be
+    the variance divided by 1 - TV and by 1 / size, which depends little on the size: c is that of halves, times its
+    growth from quarters to halves if it grew. Then a test of 1 - TV is inverted (`distances.inverted`).
 
     >>> total_variation([[1, 2], [1, 3]], [[1, 2], [1, 2]], 1).value
     0.25
@@ -303,7 +300,7 @@ def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequenc
     """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms:
     (N,).
 
-    f is of the tokens that were written of a sample, g of those at these positions in the text continued. It is 0 where
+    f are the frequencies in the written part of a sample, g those at the same positions of the true text. It is 0 where
     all frequencies are equal and 1 where no token is in both. NaN where one side has no token.
 
     >>> hellinger([[1, 1, 2, 2], [3]], [[2, 1, 2, 1], [4]])
@@ -319,8 +316,8 @@ def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequenc
 
 
 def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Fraction of the tokens that were written of each sample that occur nowhere in the rest of the text that it
-    continues: (N,).
+    """Fraction of the tokens in the written part of each sample that occur nowhere in that part of the true text:
+    (N,).
 
     NaN where nothing was written.
 
@@ -368,8 +365,8 @@ def kid(images: Tensor, real_images: Tensor) -> Number:
 def inception_score(logits: Tensor) -> Number:
     """exp of the mean of KL(p(y | x) || p(y)) by a classifier with logits (N, classes), in 10 splits of the samples.
 
-    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. There are fewer than
-    10 of some numbers of samples: all but the last have a tenth of them, rounded up.
+    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. A split has a tenth of
+    the samples, rounded up, so some numbers of samples make fewer than 10 splits.
     """
     value, deviation = inception(logits)
     splits = math.ceil(len(logits) / math.ceil(len(logits) / PARTS))

@@ -1,19 +1,17 @@
 """AR: the autoregressive model, the baseline of every table.
 
     factorisation    log p(x) = sum_i log p(x_i | x_1 .. x_{i-1})
-    network          causal; it reads a state that begins the text, then x_1 .. x_{L-1}, and gives the next token
+    network          causal; it reads a begin token, then x_1 .. x_{L-1}, and gives the next token
     likelihood       exact: the sum of the cross-entropies
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | none | - | next token | cross-entropy | left_to_right |
 
-Differences from the other methods: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and
-nothing that needs noise applies. It sees only the tokens on the left, so a given token to the right of a gap is
-refused. With `token_share` below 1 a training batch has a random number of tokens that count, and the loss is their
-mean; 0.5 leaves as many as masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of
-the data (`begin`); their last state, the mask of the diffusion models published with them, is neither read nor
-predicted.
+Differences from the other methods: there is no noise, so `bound` is -log p itself (`exact`). The network sees only the
+tokens on the left, so a given token to the right of a gap is refused. With `token_share` below 1 the loss of a training
+batch is the mean over a random fraction of its tokens; 0.5 is the average fraction that masked diffusion masks (BD3-LM,
+section 4.2). Published models begin a text with a token of the vocabulary (`begin`).
 """
 
 import torch

@@ -10,14 +10,14 @@ before.
 
 In one pass the network reads x_t of all blocks, each with its own time, together with x_0: a noisy position sees its
 own block of x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the
-others, so the blocks of a sequence may share random numbers: their times, or numbers of masks, are evenly spread.
+others. So the times of the blocks of a sequence (or their numbers of masks) may be spread evenly, which lowers the
+variance.
 
     clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
                      gradient and teach little                                                    (sections 5 and 5.2)
-    search           the interval whose loss varies least, each tried on the same rows with the same
-                     random numbers                                                                  (section 5.3)
-    mixed sizes      each batch is read in blocks of one size, drawn from `blocks`; the model is then
-                     evaluated and sampled at any of them                                     (arXiv 2606.02241)
+    search           choose the interval [beta, omega] whose loss varies least                       (section 5.3)
+    mixed sizes      each training batch is cut into blocks of one size, drawn from `blocks`; the model
+                     is then evaluated and sampled at any of them                             (arXiv 2606.02241)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -26,11 +26,11 @@ others, so the blocks of a sequence may share random numbers: their times, or nu
 
 Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own
 time, and the network a second input, the clean text. The clip interval only restricts t in training; `bound` is always
-over all of [0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. A network
-without a time input draws numbers of masks instead of times (`Masked`). With L' = 1 every token is then always masked,
-and the bound is -log p itself, without the variance to which the paper attributes its gap to autoregression. The clean
-tokens of a block have time input t = 0, as in the cache of sampling; published code gives them the time of the
-sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+over all of [0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. For a network
+without a time input, training draws the number of masks of a block instead of its time (`Masked`). With L' = 1 every
+token is then masked, and the bound is -log p itself, without variance. (The paper attributes its gap to autoregression
+to this variance.) Clean tokens have time input t = 0; in published code they have the time of the sequence's first
+noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 
 """
 

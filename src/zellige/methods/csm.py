@@ -1,50 +1,47 @@
 """CSM: Concrete score matching, generalized score matching for discrete data (Meng et al. 2022, arXiv 2211.00802).
 
-There is no noise to undo: the network learns how much likelier the neighbours of a text are than the text itself. N(x)
-are the neighbours of x, one position of it moved along an arrow (`neighbourhood`); the equations are numbered here, not
-as in the paper:
+There is no noise to undo: the network learns how much likelier the neighbours of a text are than the text itself. The
+neighbours N(x) of x differ from it at one position. `neighbourhood` says which tokens may take the place of each, as
+arrows from token to token. The equations are numbered here, not as in the paper:
 
     concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)                       (1)
-    grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
-    completeness     the arrows of N join all texts (whichever way they point): c determines p                    (3)
+    grid             for a discretised density, c / spacing tends to grad log p                                   (2)
+    completeness     c determines p if all texts are connected by neighbours                                      (3)
     CSM              sum_x p(x) sum_{y in N(x)} (c_theta(x)_y - c(x)_y)^2                                          (4)
                      = E_x sum_{y in N(x)} [ c_theta^2 + 2 c_theta ] - 2 E_y sum_{x : y in N(x)} c_theta(x)_y
                      + const                                                                                       (5)
     denoising        (4) for p~ = p q, one step of noise q: E_x E_{z ~ q(.|x)} sum_{y in N(z)}
-                     (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew   (6)
+                     (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const;  q replaces a token with probability `noise`    (6)
     score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const   (7)
 
-Two older objectives are baselines, on the same network, for hamming. Both compare q(y | x_-i) = v_y / sum_y' v_y', the
-distribution of the token at position i given the others, with that of the data, and both are scores of a forecast:
+Two older objectives are baselines, on the same network, for the neighbourhood hamming (any other token). Both compare
+q(y | x_-i) = v_y / sum_y' v_y', the distribution of the token at position i given the others, with that of the data:
 
     ratio matching   E_x sum_i E_a [ 1/2 sum_y ([y = x_i] - q(y | x_-i))^2 ]
                      = 1/2 sum_y (p(y | .) - q(y | .))^2 + const                                                   (8)
     marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
                      = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                          (9)
 
-(8) is Hyvarinen's (2007), with two tokens (1 - q(x_i | x_-i))^2, extended to more. (9) is Lyu's (2009), with the
-operator that sums over a token. Both were made for a model of one distribution. A network of concrete scores sees x_i,
-and would repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. If the scores are those of a
-distribution, q is the same for every a, and (8) and (9) are the published losses. In (9) a token that never occurs in
-the data together with these other tokens costs -2/q, which has no minimum: on a finite table this training diverges
-(studies/tabular/README.md).
+(8) extends Hyvarinen's (2007), made for two tokens, to more. (9) is Lyu's (2009), with the operator that sums over a
+token. In both q must not depend on x_i, but a network of concrete scores sees x_i. So it reads x with a token a, drawn
+uniformly, in the place of x_i. If the scores are those of a distribution, q is the same for every a, and (8) and (9)
+are the published losses. In (9) a token that never occurs in the data together with these other tokens costs -2/q,
+which falls without end as q goes to 0, so on a finite table this training diverges (studies/tabular/README.md).
 
-`loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among
-those that have y as a neighbour, and weighted with their number. The first sum is complete, since one network
-evaluation gives all of it, or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws
-`neighbours` pairs of i and a. By (3) p(x) is known from the ratios v along any path of neighbours, up to a constant
-(`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on the path. Sampling is
-Metropolis-Hastings (`samplers.metropolis`).
+`loss` estimates (5) and (7) by J-sampling: of the second sum it draws `neighbours` texts x for each y, uniformly among
+those that have y as a neighbour, each weighted by the number of these. The first sum is complete, since one network
+evaluation gives all of it; with `forward_neighbours` it is sampled in the same way. Of (8) and (9) it draws
+`neighbours` pairs of i and a. Sampling is Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, the baselines | Metropolis |
 
 Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a
-space that can be enumerated the divergence of the data from the distribution that the chain keeps is exact
-(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. The weight of one drawn
-neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain mixes only where likely texts
-are joined by likely texts: two Sudoku grids differ in 4 cells at least, so CSM is left out there.
+space that can be enumerated the divergence of the data from the chain's invariant distribution is computed exactly
+(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. With hamming a drawn
+neighbour has the weight L (V - 1), and the variance grows with it. A chain mixes only if likely texts are connected by
+likely texts: two Sudoku grids differ in at least 4 cells, so CSM does not suit them.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ names):
     q(x_i | x_{i-1})  a row of Q_i                                                                        (eq. 2)
     q(x_i | x_0)      a row of Q_1 .. Q_i                                                               (eq. 3)
     network           p~(x_0 | x_t) = softmax(logits)                                                   (section 3.3)
-    reverse kernel    p(x_s | x_t) ~ sum_{x_0} q(x_s, x_t | x_0) p~(x_0 | x_t)                          (eq. 4)
+    reverse kernel    p(x_s | x_t) in proportion to sum_{x_0} q(x_s, x_t | x_0) p~(x_0 | x_t)           (eq. 4)
                       = q(x_t | x_s) (p~ Q_{0,s})[x_s] / (p~ Q_{0,t})[x_t]
     L_vb              KL(q(x_T | x_0) || prior) + sum_i KL(q(x_s | x_t, x_0) || p(x_s | x_t)), s = (i - 1)/T    (eq. 1)
     loss              L_vb + lambda E_t [ -log p~(x_0 | x_t) ], lambda is `auxiliary`                   (eq. 5)

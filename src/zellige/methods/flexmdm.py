@@ -3,29 +3,26 @@
 The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere,
 and later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
 
-    noise       each token by itself is absent from the time u ~ uniform(0, 1) on, and masked from u v on,
+    noise       each token, independently, is masked at time u v and deleted at time u; u ~ uniform(0, 1), and
                 v = (uniform)^{1/q}:
-                P(absent at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  of q = 1: -t log t             (1)
-    state x_t   the tokens that are not absent, each shown or masked, then padding, in a window of L positions
-    gaps        number i is left of position i of x_t; the last one is right of all. c_i tokens of x_0 are missing in it
+                P(deleted at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  for q = 1: -t log t           (1)
+    state x_t   the tokens that are left, each shown or masked, then padding, in a window of L positions
+    gaps        gap i is left of position i of x_t; the last one is right of all. c_i tokens of x_0 are missing in it
     reverse     t to t - dt, each missing token is inserted with probability dt / t, each mask shown with q dt / t  (2)
-    network     time-conditioned; at a mask f, a distribution of its token, and at a gap log of the rate lambda_i at
-                which masks are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; none where the
-                window is full
+    network     time-conditioned; at a mask: f, the distribution of its token; at a gap: log lambda_i, the rate at
+                which masks are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; no insertion
+                where the window is full
 
     -log p(x_0) <= integral over t in (0, 1) of
-        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(x_0 at it)) ]             (3)
+        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(clean token)) ]           (3)
 
-Proof of (3). Take a path: the times of all insertions, each with its gap, and of all unmaskings, each with its token.
-It ends in one text, and says which token of the text each insertion became. Let Q be the distribution of paths given
-x_0, by (1), and P that of the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P], and of a jump process log P is
-the sum of the log rates of its jumps less the integral of all rates. In Q a missing token has the rate 1/t, whatever
-else happened; the rates q / t of unmasking cancel. With E_Q of the sum over insertions = E_Q of the integral of c_i /
-t, this is (3). With the exact network the mean of (3) over the data is the entropy of the data, so (3) is tight there:
-given the path until t, each text x_0 that contains x_t, and each place of x_t in it, has the weight p(x_0) t^{n -
-length of x_t}, in which the path does not occur. So the process of the data is Markov in x_t, and P = Q. (The loss of
-the published code is the divergence of c_i and t lambda_i: c_i log c_i / t more, a looser bound by a constant of the
-data.)
+Proof of (3). A path is the times of all insertions, each with its gap, and of all unmaskings, each with its token. Let Q
+be the distribution of paths given x_0, by (1), and P the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P]. For
+a jump process log P is the sum of the log rates of its jumps less the integral of all rates. In Q a missing token has
+the rate 1/t; the rates q / t of unmasking cancel. The mean over Q of a sum over insertions is that of the integral of
+c_i / t, which gives (3). With the exact network (3) is tight: its mean over the data is their entropy, because the
+weight p(x_0) t^{n - length of x_t} of a text given the path until t depends on x_t alone, so P = Q. (The loss of the
+published code is larger by c_i log c_i / t, which depends on the data alone.)
 
 The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is
 infinite. For it to be finite, q must be above 1/2.
@@ -41,9 +38,9 @@ is masked and not deleted, for spans of known length.
 |---|---|---|---|---|
 | deletion and masks | linear; unmasking q times as fast | tokens of masks, gap rates | continuous; spans | insertion |
 
-Differences from the paper: the network gives the rate lambda_i and not t lambda_i, which is not near 0 for small t; q
-(`unmasking`) is an option, where the paper has any two schedules (a change of time makes the first one linear). A row
-is one text, from its first position on; padding takes part in the network's computation.
+Differences from the paper: the network gives the rate lambda_i and not t lambda_i. The paper has any two schedules, for
+insertion and for unmasking; here the first is linear and q (`unmasking`) determines the second. An example is one text;
+its padding takes part in the network's computation.
 """
 
 from dataclasses import dataclass, replace

@@ -1,27 +1,27 @@
 """GenMD4: Simplified and generalized masked diffusion for discrete data (Shi et al. 2024, arXiv 2406.04329, section 6).
 
     q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt (softplus)
-    time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
+    time             tau = t_1 + (1 - t_1) t, t in [0, 1], t_1 = 1e-3: a few tokens are masked at t = 0 already
     network          mu = p(x_0 | x_t) by SUBS, time-conditioned as in MD4
     bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),
                      r_k = -alpha_k'/(1 - alpha_k)
                      + both ends, one token after another: what lies before alpha(1) = eps, and what is masked at t = 0
-    gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out; appendix I.2)
-                     grad of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), the first factor held fixed
+    gradient in w    x_t depends on w, so the loss has two samples x_t, x_t', with the bounds f, f', and the gradient of
+                     (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), (f - f')/2 held fixed
+                     (REINFORCE, leave one out: RLOO; appendix I.2)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO | ancestral, by thinning |
 
-Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation
-runs the other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where
-alpha_k(t) = 1/2, which is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays where it began.
+A token with a larger w is masked later as t grows, since tau^w is smaller. Generation runs from t = 1 to 0, so there it
+appears *earlier*: half of the tokens k have appeared at the t where alpha_k(t) = 1/2, which is nearer to 1 the larger
+w_k is. The exponent of the mask is not used.
 
-Differences from the paper: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones.
-The published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is
-the model's own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the
-factor 1 - t_1 (`published` computes it). The loss has the value of the bound and the gradient of the
-surrogate; the published one has the surrogate's value, which may be negative.
+Differences from the paper: the published reconstruction term does not use the network, but guesses in proportion to
+1 - alpha; here it is the model's own. The published bound leaves out the prior term, from alpha(1) on, and its integral
+over [t_1, 1] lacks the factor 1 - t_1 (`published` computes it). Here the loss has the value of the bound and the
+gradient above; the published loss has the value of the expression above, which may be negative.
 """
 
 import math

@@ -3,7 +3,8 @@
     q(x_t | x_0)     alpha_t x_0 + beta_t pi_t,  alpha_t = (1 - t) / C_t,  beta_t pi_t = (t m + c_t u) / C_t
                      m the mask, u uniform on the V tokens, c_t = B (t (1 - t))^{gamma/2}, C_t = 1 + c_t,
                      B = 2^gamma p_u / (1 - p_u): at t = 1/2 a text has p_u of uniform tokens               (`Hybrid`)
-    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s              (`Drifting`)
+    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s, 1 a column of ones
+                                                                                                        (`Drifting`)
     rates            R_t = -b I + 1 rho_t', b = -alpha'/alpha, rho_t = (beta_t pi_t)' + b beta_t pi_t
                      = [m + c_t (gamma/(2t) + 1 - gamma) u] / (C_t (1 - t))
     network          mu takes the place of x_0 in the posterior (never the mask); given t itself
@@ -13,7 +14,7 @@
 
     loss weights     none: w_t; clip: w_t, at most 2; dynamic: 2 at a mask, 1 at a wrong token, and at the right one
                      (B / V) e^{-lambda/2}, lambda = log (1 - t)/t, at most 2; dynamic-published: as the authors' code,
-                     (B / K) e^{gamma/2 sigmoid(-t)} at the right one
+                     (B / (V + 1)) e^{gamma/2 sigmoid(-t)} at the right one
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -21,7 +22,7 @@
 
 Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the
 integral over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here only the weighted
-losses leave it out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rates negative.
+losses leave it out; the bound does not. gamma above 2 makes rates negative.
 """
 
 import functools

@@ -9,18 +9,16 @@
 |---|---|---|---|---|
 | absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, cosine grid |
 
-The loss is `Masked.loss`, in `absorbing`. The cosine grid (eq. 6) is for the linear schedule: its steps of alpha are
-those of the cosine schedule on the uniform grid. The other schedules use the uniform grid, and so does the T-step
-model, whose bound is that of equal steps.
+The loss is `Masked.loss`, in `absorbing`. The cosine grid (eq. 6) is for the linear schedule: alpha then takes the values
+of the cosine schedule on the uniform grid. The other schedules use the uniform grid, and so does the T-step model.
 
-Differences from the paper: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction
-term is the constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which
-is what its sampler does with them, one after another. The published latent term is 0; here it is what lies before
-alpha(1) = eps. `published` computes the published bound.
+Differences from the paper: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. In the published
+reconstruction term, the constant L eps log V, they are guessed uniformly; here the network predicts them one after
+another, as in sampling. The published latent term is 0; here (`prior`) it is the cost of the tokens that are still
+visible at t = 1, where alpha is eps. `published` computes the published bound.
 
 `loss` maskgit trains without the weight -alpha'/(1 - alpha), as MaskGIT does (arXiv 2202.04200): the mean over t of the
-cross-entropy at the masks, MaskGIT's own with `schedule` cosine. It is no bound, but its minimum is the same network.
-The bound that `evaluate` gives is that of the schedule.
+cross-entropy at the masks.
 """
 
 import math

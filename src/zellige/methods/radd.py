@@ -12,17 +12,17 @@ sums over the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
     lambda-DCE       E_lambda (1/lambda) sum -log c_{x_0},  each token masked with probability lambda, uniform in [0, 1]
     k-DCE            E_k (L/k) sum -log c_{x_0},  exactly k tokens masked, k uniform in 1..L: any-order autoregression
 
-and an order: -log p(x) = sum_l -log c(x_order(l) | the tokens before), exact for that order (`estimators`).
+In a given order the likelihood is exact: -log p(x) = sum_l -log c(x_order(l) | the tokens before) (`estimators`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral, euler, any-order, fixed order |
 
 Differences from the paper: the published t-DCE is taken of the log score, so it carries -R a log a for each mask;
-without it the four losses agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior,
-which is added to them here; the other two have no schedule. The default is k-DCE, whose draws vary least: the number of
-masks is stratified and carries no noise of its own. Layer norms have a bias, as published; there all biases start at 1,
-ours at 0, as those of the other networks do.
+without it the four losses agree. alpha ends at eps, not 0, so here the cost at the ends of the schedule is added to
+t-DSE and t-DCE; the other two have no schedule. The default is k-DCE, which has the least variance: exactly k tokens
+are masked, and k is spread evenly over the batch. Layer norms have a bias, as published (there all biases start at 1,
+here at 0).
 """
 
 from typing import Any, ClassVar

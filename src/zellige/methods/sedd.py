@@ -12,20 +12,20 @@ With the process known this becomes, per unit of time and position,
                             M = sum_y v_y,  m = (e^sigma - 1) M
     uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u        `uniform_bound`
 
-The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1)
-in truth.
+The first is the weighted cross-entropy of v / M and a term that is 0 only if M has its true value 1/(e^sigma - 1).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, uniform | loglinear, geometric | Score | continuous | analytic (= ancestral), euler |
 
-Differences from the paper: `loss` is the paper's, the diffusion term alone; `bound` adds the ends: what lies before t =
-1 and, for geometric noise, which starts at alpha = exp(-sigma_min) < 1, after t = 0. There absorbing noise takes the
-clean posterior that the score gives at t = 1 and 0, with tokens one after another, and uniform noise one last denoising
-step of all tokens. Any v > 0 is a score, but not of a distribution: sampling clips its kernel (see `Score`), and a last
-step that is clipped at x_0 makes the bound infinite. Published times start at 1e-3, here at 0. The published float32
-form cancels at small sigma under uniform noise; d does not. A given position of an infilling is exact for absorbing
-noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
+Differences from the paper: `loss` is the paper's, the diffusion term alone. `bound` adds the endpoint terms: prior and,
+for geometric noise, which starts at alpha = exp(-sigma_min) < 1, reconstruction. In these absorbing noise reveals one
+token after another, by the clean posterior that follows from the score at t = 1 and 0; uniform noise denoises all
+tokens in one last step. A network may give a v > 0 that is the score of no distribution. Then sampling cuts negative
+probabilities off (see `Score`), and the bound is infinite if that of x_0 is cut off in the last step. Published times
+start at 1e-3, here at 0. Under uniform noise and at small sigma the published form loses its digits in float32; the one
+above does not. Infilling is exact for absorbing noise, and approximate for uniform noise, where the network does not
+know that given positions are clean.
 """
 
 from typing import ClassVar

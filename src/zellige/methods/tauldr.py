@@ -2,18 +2,18 @@
 
 Continuous-time Markov chains, each position by itself, R_t = beta_t R:
 
-    q(x_t | x_0)     exp(R (sigma_t - 0)): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
+    q(x_t | x_0)     exp(R sigma_t): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
     network          mu = p(x_0 | x_t), softmax(logits) on the support {x_0: q(x_t | x_0) > 0}
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,  v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0) (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
 with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0
-and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Draws of it
-(`objective`):
+and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Its
+estimates (`objective`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
-    one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network evaluation
+    one-pass    2/(1 + 1/w) times all of it, at x or at x~ with probability 1/2 each           one network evaluation
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
     w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: at each position a sum (`tauldr_rows`)
 
@@ -24,17 +24,18 @@ evaluation or (`auxiliary_pass` second, as the published code of infilling) of t
 |---|---|---|---|---|
 | any continuous-time chain | linear sigma; base (growth^t - 1) | Mean or LeaveOneOut | continuous + CE | tau-leaping |
 
-Differences from the paper. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is
-in nats; its gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is
-right, but near t = 0 a w of about 1/t is drawn with probability t, and for short sequences this noise prevents
-training; the coin bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01.
-Here the schedule itself starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the prior's
-term, which the published value lacks. Without that jump the bound of a mean would be infinite but for absorbing noise:
-as t goes to 0, v_y is some mu over t. With it the bound is looser the larger `min_time` is, by the square of the noise
-there (positions jump independently): hence 0.001. For the same reason a mean must be sharp to within t; `prediction`
-leave-one-out multiplies in what the noise alone says of x_0. The published sequence network gets times.long(), which is
-0; here it gets 1000 t. Infilling is approximate except for absorbing noise: a network with one time for all positions
-cannot know that given ones are clean.
+Differences from the paper. The published value drops C and may be negative; here C is kept, so `loss` is in nats. Its
+gradient is the same. The published one-pass form takes the first sum at x~ without w, which is biased. With w it is
+right, but near t = 0 the weight is about 1/t with probability t, and so much variance prevents training on short
+sequences. A random choice between x and x~ bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995).
+
+Published times start at 0.01. Here the schedule itself starts at `min_time`. `bound` adds the jump from there to clean
+tokens, and the prior term, which the published value lacks. Without the jump the bound would be infinite for
+`prediction` mean, except for absorbing noise: as t goes to 0, v_y grows as mu(x_0) / t for some x_0. The jump makes the
+bound looser by about the square of the noise at `min_time`, since positions jump independently: hence 0.001. For the
+same reason the error of a mean must be below t near 0; leave-one-out has what the noise says of x_0 built in. The
+published sequence network gets its time rounded to 0; here it gets 1000 t. Infilling is approximate except for
+absorbing noise: the network does not know that given positions are clean.
 """
 
 from collections.abc import Callable

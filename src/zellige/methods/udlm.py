@@ -15,16 +15,14 @@
 
 Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t,
 and adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's
-throughout, and the end alpha(1) = eps is a term of its own. Infilling is approximate: the network does not know that
-given positions are clean.
+throughout, and alpha(1) = eps gives a prior term.
 
 `loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749) in the place of the bound: with m(. | x) the
 network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,
 
-    1/2 [ -log m(x_0 | x_t) - log m(x_0 | x') ]       x_t at an even t; the second evaluation has the same t
+    1/2 [ -log m(x_0 | x_t) - log m(x_0 | x') ]       t uniform, the same in both evaluations
 
-It is no bound, and only its first half has the true network as its minimum. The bound that `evaluate` gives is that of
-the chain. SUNDAE's network has no time (`time` False).
+It is no bound. SUNDAE's network has no time (`time` False).
 """
 
 from typing import ClassVar

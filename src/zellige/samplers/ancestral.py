@@ -1,8 +1,8 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
 One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. It works with
-every prediction and every process. It samples from the T-step model, which approaches the continuous-time model with
-order 1 in 1/T, also in the ends of the schedule, which a fine grid enters.
+every prediction and every process. It samples from the T-step model, whose distance from the continuous-time model is
+of order 1 in 1/T.
 
 **Choose, then predict.** For an absorbing process, whether a mask is revealed between t and s does not depend on the
 network: the probability is (alpha_s - alpha_t)/(1 - alpha_t), and its token is sampled from the clean posterior. So the
@@ -18,26 +18,23 @@ tokens alone (`last`, as D3PM's published code), or in every step (`every`). Und
 UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains
 q(x_t | x_s) (`mu`). Temperature 0 is different: tokens are the likeliest, and which masks are revealed stays random.
 
-**Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24
-bits. No u exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step
-of many has a large probability to stay at a mask and small ones for all tokens, so more steps are cut more: the
-temperature falls. The option `gumbel_bits` 24 samples with noise cut off there, in closed form
-(`core.random.truncated_gumbel`); all other samples are exact.
+**Gumbel noise in float32.** Published code samples with float32 Gumbel noise, which is cut off above, so improbable
+states never win (Zheng et al. 2024). In many steps each token of a step is improbable, so more are cut off, which acts
+as a lower temperature. The option `gumbel_bits` 24 samples with the same cut, in closed form
+(`core.random.truncated_gumbel`); without it samples are exact.
 
-**A latent.** A student of `zellige train distill --by di4c` is a mixture over a latent of M values: each step draws
-one, evenly, for all positions of a sequence, and evaluates the network with it. So a step's tokens depend on each
-other.
+**A latent.** The network of a student of `zellige train distill --by di4c` has another input, a latent of M equally
+likely values. Each step samples one for all positions of a sequence, so the tokens of a step depend on each other.
 
-**A carried estimate.** With `estimate` carried a network with self-conditioning reads what it said in the step before,
-another model (`samplers.carried`).
+**A carried estimate.** A network with self-conditioning reads an estimate of the clean text. With `estimate` carried
+that is its own from the step before, which makes another model (`samplers.carried`).
 
-**Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the
-fraction cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
-from end to end or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under
-uniform noise (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s /
-alpha_t, and on a grid even in t that is large in the first steps. In discrete time the times are some of the process's
-own. `published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4
-and GenMD4 (`samplers.grid`): one sample more than there are steps, and not the distribution of the T-step model.
+**Grids** of times go from the start of sampling to clean tokens. `uniform` is even in t; `cosine` has more steps near
+t = 1 (MD4, eq. 6). `log-snr` is even in log(alpha / (1 - alpha)), for scores under uniform noise (SEDD): there a step
+multiplies errors of the network by about alpha_s / alpha_t, which is large in the first steps of the uniform grid. In
+discrete time all times are some of the process's own. `published` goes from t = 1 to 1e-5 (MD4: 0) and then, in one
+more step, to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4 does (`samplers.grid`); this is not
+the distribution of the T-step model.
 """
 
 import math

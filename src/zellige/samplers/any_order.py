@@ -6,14 +6,9 @@ A network for masked tokens without time conditioning is an any-order autoregres
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
 Sampling the positions uniformly, one a step, samples from that distribution without error. It is that of the
-continuous-time model, of `first_hitting`, and of `ancestral` with infinitely many steps. In T steps several tokens may
-be sampled at once. Then p mixes this distribution, o, with that of simultaneous sampling; for two positions, whose
-simultaneous distribution is d,
-
-    p = (1 - w) o + w d,   w = sum over the steps of (alpha_s - alpha_t)^2;   of a jump at each end alpha_1^2 + (1 - alpha_0)^2
-
-Several tokens in one step are sampled independently given the rest, which has an error, as a coarse grid has. It works
-with absorbing noise with one alpha for all tokens, and every prediction.
+continuous-time model, of `first_hitting`, and of `ancestral` with infinitely many steps. `per_step` tokens at once are
+sampled independently given the rest, which is not exact. It works with absorbing noise with one alpha for all tokens,
+and every prediction.
 """
 
 from typing import ClassVar

@@ -6,18 +6,16 @@
 The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read
 once: its keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product
 of the inner sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt
-of any length costs one network evaluation; an evaluation of a block costs as much as its tokens.
+of any length costs one network evaluation.
 
 **Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each.
 One that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of
 its own length L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache
 is possible: what it makes of earlier tokens depends on the later ones.
 
-**Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block
-that is being written among them: a window that slides by whole blocks. So every token costs the same. The last block is
-always sampled whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
-
-**Its time** is three numbers: the number of blocks left, and the inner sampler's times from and to.
+**Any length.** A text may be longer than the length L of the network. The network then sees a window of L tokens that
+ends with the current block. The last block is always sampled whole, and cut where the text ends: a shorter text with
+the same seed is the beginning of the longer one.
 """
 
 from dataclasses import replace

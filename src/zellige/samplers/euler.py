@@ -3,13 +3,13 @@ D.3).
 
     p(x_s = y | x_t) = (t - s) Rhat_t(x_t, y),  y != x_t;    p(x_s = x_t | x_t) = 1 - (t - s) sum_y Rhat_t(x_t, y)
 
-position by position, a negative entry clipped at zero and the rest normalised. First order in 1/steps, as `ancestral`,
-which integrates the known part of the rate exactly; for loglinear absorbing noise the two are one but for the ends. For
-every prediction, in continuous time.
+position by position, a negative entry clipped at zero and the others normalised. The error is of order 1 in 1/steps, as
+that of `ancestral`, which integrates the known part of the rate exactly; for loglinear absorbing noise the two differ
+in the first and the last step only. It works with every prediction, in continuous time.
 
-The end steps are jumps, which have no rate: from PRIOR or t = 1, where the rate may be infinite, and to CLEAN. They use
-the reverse kernel. For absorbing noise with one alpha, whether a mask is revealed does not depend on the network:
-choose, then predict.
+The first step, from the prior or t = 1, where the rate may be infinite, and the last one, to clean tokens, are jumps and
+have no rate: they use the reverse kernel. For absorbing noise with one alpha the network is evaluated only where a mask
+is revealed (see `ancestral`).
 """
 
 from typing import ClassVar

@@ -5,16 +5,15 @@ The times at which masks are revealed do not depend on the network. With n masks
 when 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each
 step reveals one token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
 
-**Samples from** the continuous-time model, from PRIOR to CLEAN: it passes the ends of the schedule like the rest, so
-that tokens are revealed one by one there too, with the time of that end (`core.schedule`). `evaluate` prints its bound.
-A model with a jump at each end, as in published bounds, samples all tokens of a jump at once. The two distributions
-agree unless two tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being
-alpha_1 or 1 - alpha_0: 0.27 for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
+**Samples from** the continuous-time model, whose bound `evaluate` prints. At the ends of the schedule, where alpha is not
+quite 0 or 1, tokens are revealed one by one, too. A model with a jump at each end, as in published bounds, samples all
+tokens of a jump at once. The two differ if two or more tokens fall in one jump: of 1,024 tokens with probability 0.27
+if alpha(1) = 1e-3, and 0.005 if it is 1e-4.
 
-**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on
-the network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network
-is evaluated there, and a sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the
-ends of the schedule all tokens have one rate. So a step may need several network evaluations to reveal its token.
+**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, which depends on the
+network. The largest w bounds it. So candidates come at the rate of the largest w; the network is evaluated there, and a
+sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). A token may thus take several
+network evaluations.
 """
 
 from dataclasses import replace

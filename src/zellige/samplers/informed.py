@@ -4,8 +4,8 @@ After a step to s a corrector step draws some tokens again, at the same time s, 
 
     p_s(x^i = y | the others)  in proportion to  p_s(y, the others) / p_s(x^i, the others),    the score at s
 
-which every prediction has (`core.prediction.given_others`): of a leave-one-out mu it is mu Q_{0,s}. Under absorbing
-noise it goes between a token and the mask. It costs one network evaluation.
+which follows from every prediction (`core.prediction.given_others`); from a leave-one-out mu it is mu Q_{0,s}. Under
+absorbing noise a corrector step turns masks into tokens and tokens into masks. It costs one network evaluation.
 
 **One position, chosen at random, keeps p_s exactly** with the exact network: it is a Gibbs step. Several positions at
 once do not, since they are drawn independently; nor does a choice that looks at the tokens. Positions are chosen one
@@ -17,9 +17,9 @@ after another in proportion to exp(score / tau), tau = `pick_temperature`:
     margin           log max p_s(another token | others) - log p_s(the token | others)
 
 **Self-correction** of GIDD (arXiv 2503.04482). After the last step, `revise` steps each evaluate the network at the
-time `revise_time`, draw a token for every position from its distribution given the others at `revise_temperature`, and
-replace the `resample` positions whose drawn token is another one and most likely. It moves towards likely texts and
-keeps no distribution.
+time `revise_time`, and draw a token for every position from its distribution given the others at `revise_temperature`.
+Where that is another token, it replaces the old one, at most `resample` times in a step, most likely tokens first. This
+moves towards likely texts and keeps no distribution.
 """
 
 from dataclasses import replace

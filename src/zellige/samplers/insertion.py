@@ -12,8 +12,8 @@ once. The distribution of the samples tends to that of the model, also of the le
 
 Given tokens stay, nothing is inserted between two of them, and a given number of masks stays that number. So a prompt,
 or a text with a span of any length (GAP in `fixed`), starts from its given tokens at t = 1. If the network sees which
-gaps are closed (`net.given`) and is exact, the samples tend to the exact conditional distribution; without, they do
-not: its rates are then means over texts in which tokens are missing elsewhere, too.
+gaps are closed (`net.given`) and is exact, the samples tend to the exact conditional distribution. A network that does
+not see them also allows for tokens that are missing in closed gaps, so its samples do not.
 """
 
 from dataclasses import dataclass, replace

@@ -4,18 +4,18 @@ score.
 If p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a Markov chain takes the place of reverse
 diffusion:
 
-    propose y uniformly among the d(x) texts that an arrow of the neighbourhood leads to from x, or comes from
-    accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y) is the Hastings factor, chance of the way back over the way there
+    propose y uniformly among the d(x) texts that have x as a neighbour, or are one of x
+    accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y), the Hastings factor: x may have more such texts than y
 
-p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network evaluation a proposal, with the head at one
-position. With exact scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d,
-normalised. It starts from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely
-texts are joined by likely texts. Given positions are not proposed: the chain then keeps the exact conditional
+p(y)/p(x) is v(x)_y if y is a neighbour of x and else 1/v(y)_x: one network evaluation per proposal, with the head at one
+position. With exact scores the chain keeps p exactly, whatever the neighbourhood (without the factor it would keep
+p d, normalised). It starts from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely
+texts are connected by likely texts. Given positions are not proposed: the chain then keeps the exact conditional
 distribution.
 
-Convergence can be read from `State.memory`, a `Walk`: how many proposals were accepted, and the integrated
-autocorrelation time, the number of proposals after which a draw counts as new, of the mean of the text's token numbers
-(the choice of a number is arbitrary; a slower one may exist).
+`State.memory`, a `Walk`, shows convergence: how many proposals were accepted, and the integrated autocorrelation time,
+the number of proposals after which a text counts as a new sample. It is that of one quantity, the mean token id of a
+text; another quantity may converge more slowly.
 """
 
 import math

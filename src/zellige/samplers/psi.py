@@ -17,17 +17,16 @@ depends on the noise through the probability sigma with which ReMDM (arXiv 2503.
     rescale:ETA    sigma = ETA sigma_max
     rescale-published:ETA    sigma = ETA min(ETA, sigma_max), as the authors' code
 
-For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s), so `cap` and `rescale` are those
-of `remasking`, as far as sigma <= 1 - alpha_s.
+For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s). This is sigma, so `cap` and
+`rescale` are those of `remasking`, unless sigma is above 1 - alpha_s.
 
-**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stands still for the steps of the middle
-rule, and runs to 0 in the others. Of steps + 1 times a fraction 1 - t_on are of the first part, and t_on - t_off of the
-pause.
+**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, waits there, and then runs to 0. A
+fraction 1 - t_on of the steps comes before the pause, t_on - t_off is the pause.
 
 **Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and
-x_t ~ p_t each position of x_s has its distribution of p_s; with one position everything is exact. Positions are drawn
-independently given x_t, and with kappa < 1 what a step draws again does not shrink with the step: the joint
-distribution is off in the limit, too.
+x_t ~ p_t each position of x_s has its distribution of p_s; with one position everything is exact. But positions are
+sampled independently given x_t, and with kappa < 1 a fraction of them is sampled again however short the step is: the
+joint distribution has an error even in the limit of many steps.
 """
 
 from typing import ClassVar, Literal

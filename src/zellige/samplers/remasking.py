@@ -10,14 +10,14 @@ of `remasking` choose sigma (section 4):
 
     cap        sigma = min(eta, sigma_max)
     rescale    sigma = eta sigma_max
-    conf       sigma = sigma_max times the softmax over the tokens of minus their probability when they were drawn; 0 at masks
+    conf       at visible tokens sigma = sigma_max softmax(-p), p each token's probability when it was revealed
     loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
 
 **Keeps the marginals, not the distribution.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But
 the tokens that a step samples again are sampled independently of each other. With a constant eta there are many of
 them, however short the steps. So even with the exact network the error of cap and rescale falls only as steps^(-1/2),
-and that of loop stays. conf does not keep the marginals: it reveals as many masks as if it masked nothing again (as in
-the paper's code), so that the expected fraction of masks exceeds 1 - alpha_s by alpha_t times the mean sigma.
+and that of loop does not fall. conf does not keep the marginals: it reveals as many masks as if it masked nothing again
+(as in the paper's code), so the expected fraction of masks is above 1 - alpha_s.
 
 For absorbing noise with one alpha for all tokens, and every prediction. Which tokens are masked again is decided before
 the network is evaluated.

@@ -9,23 +9,18 @@ right. Each evaluation reads the whole text: what is written, what is given on e
 to come. So positions to the right of a block may be given. The distribution is the product of the inner sampler's
 distributions, with its error. With the exact network it is that of the data.
 
-**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text,
-`refresh` says which, and keep the keys and values of all layers. The others compute a part of the text anew, and see
-the rest as it was then:
+**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text and
+keep the keys and values of all layers: the first of each block, or every `refresh`-th. The others compute a part of the
+text, and use what was kept of the rest:
 
-    prefix    the part begins with the block and ends with the text: what stands before is not computed again
+    prefix    the part is the block and all that follows it
     dual      the part is the block alone
 
-**This is an approximation.** What is read of a block is p(. | the part as it is, and keys and values of the rest from
-the last whole reading): layers above the first would have changed, since tokens inside the part have. With `refresh` 1
-every evaluation reads the whole text, and a cache changes nothing. By default a block is read as a whole once, in its
-first evaluation. No number bounds the difference in general; `zellige verify --only caches` has its total variation on
-a small space.
+**This is an approximation.** The kept keys and values depend on the tokens of the block, which have changed since
+(except in the first layer). With `refresh` 1 every evaluation reads the whole text, and a cache changes nothing.
+`zellige verify --only caches` computes the total variation on a small space; in general no bound on it is known.
 
-Which evaluations read the whole text depends on the row alone. So a sample does not depend on its batch.
-
-**Its time** is three numbers, as that of `blockwise`: the number of blocks left, and the inner sampler's times from and
-to.
+Each row counts its own evaluations, so a sample does not depend on its batch.
 """
 
 from dataclasses import dataclass, replace

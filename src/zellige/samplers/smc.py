@@ -4,21 +4,22 @@
     reward       p(x) exp(strength * reward(x))          `Rewarded`, a wrapper of a method
     annealing    p(x)^anneal
 
-Each sample has a group of N particles of its own. A step from t to s moves a particle by W, normalised, and multiplies
-its weight by the sum of W:
+Each sample has a group of N particles of its own. A step from t to s samples each position of a particle from W,
+normalised, and multiplies the particle's weight by the sums of W:
 
     W(x_s | x_t) = p(x_s | x_t)^anneal b(x_s | x_t)^{1 - anneal}        at each position
 
-p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With
-anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end u =
-exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t),
-the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last
-one. The mean of the group counts in u as SHARED more sequences, since a few sequences say little about a rare reward: a
-particle whose u is far too small by chance would nearly always be lost, and would otherwise bring so much weight back
-that the estimate of Z is far off.
+p is the reverse kernel, b that of uniformly distributed texts, so the tokens are annealed and the noise is not. With
+anneal 1, W is the kernel, and its sum is 1.
 
-Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew
-in proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
+A reward multiplies the weights by u(x_s) / u(x_t) in each step. At the end u = exp(strength * reward). Before, u is the
+mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the lookahead: a particle whose predicted
+text has little reward loses weight early. The product of the ratios is the last u. A few sequences say little about a
+rare reward, so u is an average of theirs and of the group's mean, which counts as SHARED more sequences. Else a
+particle whose u is far too small by chance would be lost, or bring back too much weight later.
+
+If the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are resampled in
+proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
 is drawn in proportion to the weights: it is the sample. The others stay in the state, with their weights.
 
 **Which distribution.** For any network, N and steps, and any rule by which a group is resampled,
@@ -29,8 +30,8 @@ with Z the estimate of the normalising constant, f any function, and C = V^{(1 -
 logarithm is too small on average (`Constant` has its interval). The sample has the distribution of the right side in
 the limit N -> infinity. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power
 it is a tilted distribution of the model's *paths*. It tends to p^anneal with small steps if the network's conditionals
-are consistent with one distribution p; those of a trained network seldom are. Strength and anneal are fixed: had they
-been chosen by what the particles did, Z would be biased.
+are consistent with one distribution p; those of a trained network seldom are. Choose strength and anneal beforehand:
+if they depend on the particles, Z is biased.
 
 **Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is
 evaluated for N `lookahead` sequences a step, and for N at the end.

@@ -30,8 +30,8 @@ distribution of `any_order`. If the head changes nothing (q = p), nothing is rep
 independently.
 
 Each pass draws the order of its masks anew. One order for all passes would give the same distribution, because what a
-pass accepts does not depend on the order of the later tokens. A window may grow as a text fills up (`cosine`), as in
-the paper: as many tokens as a cosine schedule reveals in this fraction of its time. Evaluations of the network are
+pass accepts does not depend on the order of the later tokens. A window may grow as a text fills up, as in the paper:
+`cosine` 0.05 makes passes as large as the steps of a cosine schedule in 20 steps. Evaluations of the network are
 counted, not those of the head: a round costs about one block of the network. Temperature, top-p and top-k apply to p
 and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head (`zellige train speculative`).
 """

@@ -1,35 +1,32 @@
 """Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987,
 section 4.3).
 
-At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). What they come to:
+At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). `jumps` says what
+becomes of them:
 
     sum    x_s = x_t + sum_y n_y (y - x_t), clamped to 0..K-1: for ordered states, where a displacement means something
     one    x_s = y after a single jump to y; two or more are rejected and x_s = x_t: for tokens without order
 
-`auto` is `sum` where the method's tokens are ordered and no state is a mask. The distribution of `one` at a position
-has K entries, p(y) = m_y e^-m with m_y the mean of n_y and m their sum, and is drawn at once. Of `sum` the counts are
-drawn (`random.poisson`); its distribution, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is
-there for enumeration (`leap_distribution`). Order 1 in 1/steps.
+`auto` is `sum` where the method's tokens are ordered and no state is a mask. With `one`, p(y) = m_y e^-m, with m_y the
+mean of n_y and m their sum. The error is of order 1 in 1/steps.
 
 **Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the
 distribution of x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of
 `corrector_step` times the step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more
 network evaluation.
 
-The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
-`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict.
-The published sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position.
-`argmax = "last"` takes it in the step to CLEAN.
+The first and the last step have no rate and use the reverse kernel, as in `euler`. For absorbing noise with one alpha
+the network is evaluated only where a mask is revealed (see `ancestral`). The published sampler ends with a leap to its
+smallest time and then takes the likeliest clean token at each position; `argmax = "last"` does so in the last step.
 
-**What a leap comes to** is kept in `State.memory`, a `Leaps` (tauLDR, figures 9, 10 and 12): of the positions that a
-step may change how many jump, are clipped by the clamp, or are rejected. With m the mean number of jumps of a position,
-given the state:
+**Statistics.** `State.memory`, a `Leaps`, has for each step the fraction of positions that jump, are clipped, or are
+rejected (tauLDR, figures 9, 10 and 12). With m the mean number of jumps of a position, given the state:
 
     jump      1 - e^-m           one jump or more
     rejected  1 - (1 + m) e^-m   `one`: two or more
-    clipped                      `sum`: beyond 0..K-1 before the clamp, counted among what is drawn
+    clipped                      `sum`: the fraction of samples outside 0..K-1 before the clamp
 
-Corrector leaps are not counted, and the end steps are no leaps.
+Corrector leaps are not counted; the first and the last step are no leaps.
 """
 
 from collections.abc import Mapping, Sequence

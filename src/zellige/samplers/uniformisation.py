@@ -8,8 +8,8 @@ In the time sigma = -log alpha, where the forward rates R are constant, position
 for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that of
 a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
 rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is evaluated there, at exactly that time, and
-the jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are
-intervals, each with a bound of its own. A score is bounded by nothing and is refused.
+the jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). Steps are intervals, each with its own bound, and
+any number of them is exact. The scores of SEDD have no bound, so it is not supported.
 
 **The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is
 1/(1 - alpha) - prior(x), largest at s. For other processes, since a state is kept for a time d with probability
@@ -19,10 +19,10 @@ e^(-r d) at least, r its exit rate,
 
 on each of `PARTS` parts of the interval. A rate above its bound is an error, never cut off.
 
-**The ends** have no finite bound. Until e^(-g sigma) has grown to 1e-3 / L, g the slowest rate at which R forgets
-(1 for a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all positions at once. What that
-costs in total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean
-end at most the expected number of positions with noise left, 1e-5.
+**The ends** of time have no finite bound. There the reverse kernel takes one step for all positions at once: from pure
+noise to where e^(-g sigma) is 1e-3 / L (g is the slowest rate at which R forgets a token, 1 for a mixture), and from
+r sigma = 1e-5 / L to clean tokens. The error in total variation is about 5e-7 in the first step, the probability that
+two positions are not yet noise, and at most 1e-5 in the last one, the expected number of positions that are noisy still.
 
 The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """

@@ -1,23 +1,21 @@
-"""Upper and lower bounds on -log p of a text: importance weighting from above, the tangent bound from below, exact
-values.
+"""Upper and lower bounds on -log p of a text, and exact values.
 
-With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over orders, or the T-step chain's
-trajectories from q)
+Let w_1, w_2, ... be independent estimates of p(x) with E w = p(x): each is the probability of the text in one random
+order, or along one trajectory of the T-step chain, weighted (`samplers.replay`).
 
-    from above      E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
-                    bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound
-    from below      log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
+    upper bound     E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
+                    usual bound
+    lower bound     log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
                     psi from n draws and p from n others, the mean of the right side is at least log p, and equal if psi = p
-    of samples      for a text that the model wrote, the w of the choices that wrote it is averaged with those of n - 1 others:
-                    E -log of the mean <= -log p, over the model's own samples (bidirectional Monte Carlo, arXiv 1511.02543)
+    of samples      for a text that the model wrote, the w of its own order or trajectory is averaged with n - 1 others:
+                    E -log of the mean <= -log p (bidirectional Monte Carlo, arXiv 1511.02543)
 
-Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of
-blocks each block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of
-another distribution.
+The bounds hold in expectation; a single draw may be on either side, hence the intervals. With a network of blocks each
+block has bounds of its own, which are added. If the sampler chooses positions without randomness (`confidence`), -log p
+is exact, of that sampler's distribution.
 
-The w of a long text differ by many nats. Then n draws miss most of the weights that matter. Both bounds remain bounds,
-but the mean of the w, which the tangent bound has in p / psi, depends on draws that were not seen. No interval from the
-draws that were seen can cover it, so none is given (`skewness` says when).
+The w of a long text differ by many nats, and a few draws miss the largest ones, which determine the mean of p / psi. No
+interval from the draws that were made can show this, so then the lower bound is not given (`skewness` says when).
 """
 
 import math
