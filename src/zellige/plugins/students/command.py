@@ -78,7 +78,7 @@ def classifier_lines(config: "ClassifierConfig") -> list[str]:
     rows = [
         [
             "blank" if config.noise == "blocks" else "noise",
-            "texts",
+            "examples",
             "accuracy (95%, Wilson)",
             "nats",
             "calibration error",
@@ -89,7 +89,8 @@ def classifier_lines(config: "ClassifierConfig") -> list[str]:
         rows.append(
             [f"{part.low:.0%} to {part.high:.0%}", f"{part.texts:,}", accuracy, f"{part.nats:.3f}", f"{part.gap:.3f}"]
         )
-    return [f"{len(config.classes)} classes of {config.data}, on held-out texts", "", *columns(rows, "<>>>>", indent=2)]
+    what = f"{len(config.classes)} classes of {config.data}, on held-out examples"
+    return [what, "", *columns(rows, "<>>>>", indent=2)]
 
 
 def head_lines(config: "HeadConfig") -> list[str]:

@@ -194,10 +194,10 @@ def _terms(method: Diffusion) -> Iterator[str]:
 
 def _cause(off: Tensor, ours: Tensor, whole: Tensor, terms: dict[str, Tensor]) -> str:
     """The cause of `off`, as the end of a sentence; nothing where none explains it."""
-    ends = {"prior": "t = 1", "reconstruction": "t = 0"}
-    causes = {f"the jump at {end} is missing": -terms[name] for name, end in ends.items()}
-    causes |= {f"the jump at {end} counts twice": terms[name] for name, end in ends.items()}
-    causes |= {"the jumps at both ends are missing": -terms["prior"] - terms["reconstruction"]}
+    ends = ("prior", "reconstruction")
+    causes = {f"the {name} term is missing": -terms[name] for name in ends}
+    causes |= {f"the {name} term counts twice": terms[name] for name in ends}
+    causes |= {"the prior and the reconstruction term are missing": -terms["prior"] - terms["reconstruction"]}
     causes |= {words: (c - 1) * whole for words, c in FACTORS.items()}
     causes |= {f"of the diffusion term, {words}": (c - 1) * terms["diffusion"] for words, c in FACTORS.items()}
     for words, by in causes.items():
