@@ -156,7 +156,7 @@ class _Parts:
             self.corpus = prepare(self.source, self.net.length)
         self.options = METHODS[METHOD].Config(block=BLOCK)
         method = build(METHOD, self.corpus.tokenizer.size, self.net, self.options)
-        n = sum(p.numel() for p in method.parameters())
+        n = method.parameter_count
         documents = {name: split["documents"] for name, split in self.corpus.about["splits"].items()}
         self.terminal.say(
             f"Block diffusion, {parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, seed {self.seed}, "

@@ -112,7 +112,7 @@ def draw(
         frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
         request, row = ask(model, kind)
         request = _with_defaults(request, model, terminal)
-        if chosen.precision == "int8":
+        if model.method.precision == "int8":
             terminal.note("int8 weights: another model; zellige evaluate --precision int8 bounds it")
         free = isinstance(request, Sample)  # nothing but a prompt is given
         if chosen.watch and frame_files is None and film is None:
@@ -191,7 +191,7 @@ def _operations(method: "Method", rows: int) -> int:
     """Operations of a network evaluation of so many rows, about."""
     length = int(method.shape[0])
     positions = rows * (method.block if 0 < method.block < length else length)
-    return 2 * sum(p.numel() for p in method.parameters()) * positions
+    return 2 * method.parameter_count * positions
 
 
 def _write_json(samples: "Samples", panels: "Panels", terminal: Terminal, began: float) -> None:

@@ -27,7 +27,7 @@ from ..core.random import Counter, Randomness, uniform
 from ..core.schedule import CLEAN, as_time
 from ..nn.attention import documents
 from ..nn.block import Net
-from ..nn.int8 import quantize
+from ..nn.int8 import count_weights, is_quantized, quantize
 from ..nn.network import build_network
 from ..nn.precision import PRECISIONS, lower, products, require_compiler
 
@@ -205,6 +205,11 @@ class Method(nn.Module):
         return getattr(self.network, "latents", 0)
 
     @property
+    def parameter_count(self) -> int:
+        """Number of parameters, those that are rounded to int8 among them."""
+        return count_weights(self)
+
+    @property
     def passes(self) -> int:
         """Number of passes of the network in one evaluation: two with self-conditioning, else one."""
         return getattr(self.network, "passes", 1)
@@ -340,13 +345,13 @@ class Method(nn.Module):
         Args:
             precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums
                 in float32 (elsewhere it is float32); "bfloat16" rounds the weights; "int8", on a CPU, rounds those of
-                linear layers, and each row of their inputs.
+                linear layers, and each row of their inputs, for good.
             compile: the first network evaluations of each kind take a minute or so.
         """
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
-        if precision == "int8":
-            self._round_to_int8(compile)
+        if precision == "int8" or is_quantized(self):
+            self._round_to_int8(precision, compile)
         if compile:
             require_compiler()
         if (dtype := PRECISIONS[precision]) is not None:
@@ -354,18 +359,21 @@ class Method(nn.Module):
         self._precision, self.compiles = precision, compile
         return self
 
-    def _round_to_int8(self, compile: bool) -> None:
-        device = next(self.parameters()).device.type
+    def _round_to_int8(self, precision: str, compile: bool) -> None:
+        device, rounds = next(self.parameters()).device.type, precision == "int8"
         if device != "cpu":
-            raise InputError(f"`precision` int8 is for a CPU, and the model is on {device}; use bfloat16")
+            use = "`device` cpu" if is_quantized(self) else "bfloat16"
+            raise InputError(f"`precision` int8 is for a CPU, and the model is on {device}; use {use}")
         if compile:
             raise InputError("`precision` int8 is not compiled; leave `compile` out")
-        quantize(self.network)
+        if not rounds and precision != "float32":
+            raise InputError(f"`precision` is {precision}, and the weights are rounded to int8; leave it out")
+        quantize(self.eval().network)
 
     @property
     def precision(self) -> str:
         """Precision of the network: "float32", "tf32", "bfloat16" or "int8"; else the dtype of its weights."""
-        if self._precision == "int8":
+        if is_quantized(self):
             return "int8"
         weights = next(self.parameters(), torch.empty(0))
         if self._precision == "tf32" and weights.device.type == "cuda" and weights.dtype == torch.float32:

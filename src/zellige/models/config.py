@@ -156,6 +156,7 @@ class Config:
         network: the class of an own network, "" for the built-in one (`net` then gives its length only).
         recipe: the recipe that filled what was not asked for otherwise; "" where there was none.
         adapter: of a tuned model, whose other weights are those of its base, `train.start`; None for any other.
+        int8: whether the weights of linear layers in its folder are rounded (`nn.int8`).
     """
 
     method: str
@@ -167,6 +168,7 @@ class Config:
     network: str = ""
     recipe: str = ""
     adapter: Adapter | None = None
+    int8: bool = False
 
 
 # ---------------------------------------------------------------------------------------------------- JSON
@@ -181,7 +183,7 @@ class About(TypedDict, total=False):
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
     section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
-    entries = {
+    entries: dict[str, Any] = {
         "format": FORMAT,
         "zellige": __version__,
         "method": config.method,
@@ -192,7 +194,9 @@ def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str,
         "train": section(config.train),
         "run": config.run,
         "recipe": config.recipe,
-    } | ({"adapter": section(config.adapter)} if config.adapter else {})
+    }
+    entries |= {"adapter": section(config.adapter)} if config.adapter else {}
+    entries |= {"int8": True} if config.int8 else {}
     return entries | ({"about": dict(about)} if about else {})
 
 
@@ -211,7 +215,7 @@ def from_json(entries: Mapping[str, Any], *, method: type[Method] | None = None,
     check_format(entries["format"], FORMAT, source)
     structure(entries.get("about") or {}, About, f"'{source}'", "about", AGAIN)
     entries = {n: value for n, value in entries.items() if n not in ("format", "zellige", "about")}
-    config = structure({"adapter": None} | entries, Config, f"'{source}'", instead=AGAIN)
+    config = structure({"adapter": None, "int8": False} | entries, Config, f"'{source}'", instead=AGAIN)
     with reading(source):
         kind = _options(config.method, method)
     return dataclasses.replace(config, options=structure(config.options, kind, f"'{source}'", "options", AGAIN))

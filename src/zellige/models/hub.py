@@ -46,8 +46,8 @@ class Shared(Protocol):
 
 
 def complete(folder: Path, model: Shared, repo_id: str | None, license: str | None) -> None:
-    """Add the model card to a saved model, and the results of `zellige evaluate` that lie beside its source."""
-    for result in _results(model.source):
+    """Add the model card to a saved model, and its results of `zellige evaluate` that lie beside its source."""
+    for result in _results(model):
         shutil.copyfile(result, folder / result.name)
     (folder / "README.md").write_text(card(model, repo_id, license) + "\n", encoding="utf-8")
 
@@ -131,7 +131,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     }
     table = [f"| {key} | {value} |" for key, value in rows.items()]
     lines = ["---", *head, "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {repo_id or method.name.upper()}", ""]
-    lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model.source), "", "## Use", ""]
+    lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model), "", "## Use", ""]
     lines += [
         "```python",
         "# pip install zellige",
@@ -155,9 +155,9 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
 
 
 def _network(config: "Config", method: Method) -> str:
-    count = f"{sum(p.numel() for p in method.parameters()):,} parameters"
-    net = config.net
-    return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}"
+    count = f"{method.parameter_count:,} parameters"
+    net, rounded = config.net, ", int8" if method.precision == "int8" else ""
+    return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}{rounded}"
 
 
 def _mask(method: Method) -> str:
@@ -165,15 +165,21 @@ def _mask(method: Method) -> str:
     return "" if mask is None else f", mask {mask}"
 
 
-def _results(source: Path | None) -> list[Path]:
-    """The files that `zellige evaluate` wrote beside a model."""
-    return [] if source is None else sorted(source.glob(EVALUATIONS))
+def _results(model: Shared) -> list[Path]:
+    """The files that `zellige evaluate` wrote beside a model: of int8 weights if the model has such, else of others."""
+    files = [] if model.source is None else sorted(model.source.glob(EVALUATIONS))
+    rounded = model.method.precision == "int8"
+    return [file for file in files if _of_int8(read_json(file).get("protocol")) == rounded]
 
 
-def _numbers(source: Path | None) -> list[str]:
+def _of_int8(protocol: object) -> bool:
+    return isinstance(protocol, dict) and protocol.get("network") == "int8"
+
+
+def _numbers(model: Shared) -> list[str]:
     """A table of these results, each with its interval and what was done for it."""
     rows: list[tuple[bool, str]] = []
-    for path in _results(source):
+    for path in _results(model):
         result = read_json(path)
         try:
             value, (low, high) = result["result"]["value"], (result["interval"][end] for end in ("low", "high"))

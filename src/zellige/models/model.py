@@ -29,6 +29,7 @@ from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
 from ..methods import METHODS, build, find
 from ..methods.method import Method
+from ..nn.int8 import quantize
 from ..nn.network import unfilled
 from . import hub, published, shipped
 from .adapter import merge
@@ -48,7 +49,7 @@ def identity(model: "Model") -> dict[str, Any]:
         "method": getattr(model.method, "name", type(model.method).__name__),
         "time": getattr(model.method, "discrete_time", ""),
         **({"block": model.method.block} if getattr(model.method.config, "blocks", ()) else {}),
-        "parameters": sum(p.numel() for p in model.method.parameters()),
+        "parameters": model.method.parameter_count,
         "step": getattr(model, "about", {}).get("step"),
         "weights": which_weights(model),
         "tokenizer": model.tokenizer.name,
@@ -265,12 +266,12 @@ def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = la
     """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
 
     Raises:
-        InputError: the weights are rounded; the folder holds something else, or the disk is full.
+        InputError: the folder holds something else, or the disk is full.
     """
-    tensors = _whole_weights(model)
+    tensors, config = model.method.state_dict(), replace(model.config, int8=model.method.precision == "int8")
 
     def fill(here: Path) -> None:
-        write_model(here, tensors, model.tokenizer, model.config, model.about, model.defaults)
+        write_model(here, tensors, model.tokenizer, config, model.about, model.defaults)
         hub.complete_tokenizer(here, model.method, model.tokenizer)
         write_checksums(here)
         complete(here)
@@ -288,14 +289,16 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
             card (`Model.save_pretrained`), and the default of a model that was trained here.
 
     Raises:
-        InputError: the model does not fit the layout, or its weights are rounded; the folder holds something else, or
-            the disk is full.
+        InputError: the model does not fit the layout, or its weights are rounded, which only "hub" takes; the folder
+            holds something else, or the disk is full.
     """
     layouts = published.plugin()
     name = layouts.layout_name(model.about, to)
     if name == layouts.HUB:
         model.save_pretrained(folder)
         return Path(folder)
+    if model.method.precision == "int8":
+        raise InputError(f"the layout {name} has no weights rounded to int8; use `to` {layouts.HUB}, Zellige's own")
     layout = layouts.LAYOUTS[name]
 
     def fill(here: Path) -> None:
@@ -303,17 +306,7 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
         write_defaults(here, model.defaults)
         write_checksums(here)
 
-    return _write(folder, _whole_weights(model), fill)
-
-
-def _whole_weights(model: Model) -> dict[str, Tensor]:
-    """The weights of a model. InputError: they are rounded to int8, which no folder holds."""
-    if model.method.precision == "int8":
-        raise InputError(
-            "the weights are rounded to int8, which is not saved; load the model without `precision`, save that, and give "
-            "the precision where you load it"
-        )
-    return model.method.state_dict()
+    return _write(folder, model.method.state_dict(), fill)
 
 
 def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
@@ -352,7 +345,7 @@ def load(
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the
             last.
         precision: of the network's matrix products: "bfloat16", "tf32", "int8" on a CPU, or that of its weights
-            (`Method.compute_in`).
+            (`Method.compute_in`). A model that was saved in int8 is in int8.
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
@@ -422,6 +415,8 @@ def _load(
                 f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
             )
         built = build(cls, tokenizer.size, network, config.options, config.net.length, tokenizer.ordered)
+    if config.int8:
+        quantize(built.eval().network, values=False)
     place_weights(built, tensors, config, take=net is None)
     loaded_model = Model(built.to(device), tokenizer, config, about, read_defaults(folder, built))
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder

@@ -3,19 +3,21 @@
     y_mn = s_m w_n (sum_k q_mk W_nk) + b_n,    q_mk = round(x_mk / s_m), s_m = max_k |x_mk| / 127; W and w alike, once
 
 The sum is exact, in int32, and a row has its own scale: a text does not depend on the others of its batch. Embeddings,
-norms, convolutions and the modulations of time and class stay as they are.
+norms, convolutions, and the layers that time and class pass through before a block stay as they are. Rounded layers are
+not trained. Their names in a state and in a file are `codes`, `scale` and `bias`.
 
 On a CPU with VNNI oneDNN multiplies the codes of wide layers, and they are kept in its layout alone: for 2 to 16 rows
 that is 1.3 to 2.4 times as fast as `torch._int_mm`, and for others as fast.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
 from . import linear
-from .embedding import Modulation
+from .embedding import Modulation, TimeEmbedding
 
 LARGEST = 127
 PACKED = 1 << 19  # codes of a layer from which oneDNN is faster
@@ -28,7 +30,8 @@ class Codes:
     """Codes W (N, K) int8 of the weights of a layer, in the layout of oneDNN where that is faster."""
 
     def __init__(self, codes: Tensor):
-        self.packed, self.zeros = _able and codes.numel() >= PACKED, torch.zeros(len(codes), dtype=torch.int32)
+        self.packed = _able and codes.numel() >= PACKED and not codes.is_meta
+        self.zeros = torch.zeros(len(codes), dtype=torch.int32)
         self.codes = torch.ops.onednn.qlinear_prepack(codes, (linear.ROWS, codes.shape[1])) if self.packed else codes
 
     def dense(self) -> Tensor:
@@ -57,13 +60,14 @@ class Int8Linear(nn.Module):
     scale: Tensor
     bias: Tensor | None
 
-    def __init__(self, linear: nn.Linear):
+    def __init__(self, linear: nn.Linear, values: bool = True):
         super().__init__()
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        codes, scale = rounded(linear.weight.detach().float())
+        self.in_features, self.out_features, self.training = linear.in_features, linear.out_features, False
+        device = linear.weight.device if values else torch.device("meta")
+        codes, scale = rounded(linear.weight.detach().to(device).float())
         self.codes = Codes(codes)
         self.register_buffer("scale", scale[:, 0].contiguous())
-        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().to(device).float())
 
     def forward(self, x: Tensor) -> Tensor:
         """(*, K) -> (*, N), in x's dtype."""
@@ -71,9 +75,26 @@ class Int8Linear(nn.Module):
         y = y if self.bias is None else y.add_(self.bias)
         return y.to(x.dtype).view(*x.shape[:-1], self.out_features)
 
+    def train(self, mode: bool = True) -> Self:
+        """As of any module. InputError: rounded weights are not trained."""
+        if mode:
+            raise InputError("weights rounded to int8 are not trained; use the model they were rounded from")
+        return super().train(mode)
+
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination[f"{prefix}codes"] = self.codes.dense()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *more: Any
+    ) -> None:
+        name = f"{prefix}codes"
+        others = {key: tensor for key, tensor in state_dict.items() if key != name}
+        super()._load_from_state_dict(others, prefix, metadata, strict, missing, *more)
+        if name in state_dict:
+            self.codes = Codes(state_dict[name].to(torch.int8))
+        else:
+            missing.append(name)
 
 
 def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,9 +103,26 @@ def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round_().to(torch.int8), scale
 
 
-def quantize(network: nn.Module) -> None:
-    """Round the weights of a network's linear layers to int8, in place: they then take a quarter of the memory."""
-    for module in [*network.modules()]:
-        for name, part in [*module.named_children()]:
-            if isinstance(part, nn.Linear) and not isinstance(part, Modulation):
-                setattr(module, name, Int8Linear(part))
+def quantize(network: nn.Module, values: bool = True) -> None:
+    """Round the weights of a network's linear layers to int8, in place: they then take a quarter of the memory.
+
+    Args:
+        values: False leaves the rounded layers without numbers, on the device "meta": a state is loaded into them.
+    """
+    for name, part in [*network.named_children()]:
+        if isinstance(part, nn.Linear) and not isinstance(part, Modulation):
+            setattr(network, name, Int8Linear(part, values))
+        elif not isinstance(part, TimeEmbedding):
+            quantize(part, values)
+
+
+def is_quantized(module: nn.Module) -> bool:
+    """Return whether linear layers of a module are rounded to int8."""
+    return any(isinstance(part, Int8Linear) for part in module.modules())
+
+
+def count_weights(module: nn.Module) -> int:
+    """Return the number of weights of a module, those that are rounded to int8 among them."""
+    layers = [part for part in module.modules() if isinstance(part, Int8Linear)]
+    rounded_weights = sum(layer.out_features * (layer.in_features + (layer.bias is not None)) for layer in layers)
+    return sum(p.numel() for p in module.parameters()) + rounded_weights

@@ -24,7 +24,7 @@ def about_run(
 ) -> dict[str, Any]:
     """Entries of config.json beside the choices."""
     now = {
-        "parameters": sum(p.numel() for p in method.parameters()),  # of a tuned model `tune` counts them
+        "parameters": method.parameter_count,  # of a tuned model `tune` counts them
         "vocabulary": corpus.tokenizer.size,
         "data": corpus.about | ({"lengths": lengths} if (lengths := lengths_given(method, corpus)) else {}),
         "versions": versions(),

@@ -243,6 +243,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     check_sums(folder, CONFIG, *TOKENIZER)
     cls = method if read_config(folder).get("method") == of else None
     config, about = run_config(folder, cls)
+    refuse_int8(config, name)
 
     def weights() -> Mapping[str, torch.Tensor]:
         if config.adapter:
@@ -252,6 +253,12 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
 
     of_network = _of_network(about) if config.network else {}
     return Start(name, replace(config, adapter=None), load_tokenizer(folder), weights, of_network)
+
+
+def refuse_int8(config: Config, name: str) -> None:
+    """InputError if the weights of a model are rounded."""
+    if config.int8:
+        raise InputError(f"'{name}' has weights rounded to int8, which are not trained; take the model it was made of")
 
 
 def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,7 @@ def resolved(
         raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
     name = name_of(model) if model is not None else saved.train.start  # pyright: ignore[reportOptionalMemberAccess]
     base = base_of(model, name)
+    setup.refuse_int8(base.config, name)
     sha256 = fingerprint(base.method)
     if saved and saved.adapter and saved.adapter.base_sha256 != sha256:
         raise InputError(f"'{shown(folder)}' is tuned from other weights than those in '{name}'; give its own base")

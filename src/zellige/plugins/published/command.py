@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from zellige.base.errors import InputError
 from zellige.base.requests import declared, inline, option
@@ -44,7 +44,7 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("writing"):
         folder = model.save(arguments.out)
     net, tokenizer = model.config.net, model.tokenizer
-    number = sum(p.numel() for p in model.method.parameters())
+    number = model.method.parameter_count
     average_note = ", averaged (EMA) weights" if published_entries["weights"] == "ema" else ""
     terminal.result(
         f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, "
@@ -69,6 +69,10 @@ class Export:
         f"which the model was published, of a model that was trained here {HUB}",
         default=None,
     )
+    precision: Literal["float32", "int8"] = option(
+        f"int8: round the weights of linear layers, for a CPU, in a quarter of the memory; only with --to {HUB}",
+        default="float32",
+    )
     out: str = option("folder to write into", default="")
 
 
@@ -84,12 +88,13 @@ def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("loading"):
         from zellige.models.model import load
 
-        model = load(arguments.model)
+        model = load(arguments.model, precision=arguments.precision)
         layout = layout_name(model.about, arguments.to)
     with terminal.waiting("writing"):
         folder = model.export(arguments.out, arguments.to)
     came = model.about.get("published", {}).get("layout") == layout
-    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}")
+    rounded = ", int8" if model.method.precision == "int8" else ""
+    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}{rounded}")
     terminal.result(f"  written   {path(folder)}")
     result = {"folder": str(folder), "layout": layout}
     write_json(terminal, "export", dataclasses.asdict(arguments), result, began)

@@ -44,7 +44,7 @@ def run_facts(
         formats = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
         facts.append(f"<b>{formats}</b> validation, step {counted(int(log.step[best]))}")
     if model is not None:
-        facts.append(parameters(sum(p.numel() for p in model.method.parameters())))
+        facts.append(parameters(model.method.parameter_count))
     if len(log.step):
         step, steps = int(log.step[-1]), (config.get("train") or {}).get("steps")
         facts.append(

@@ -292,7 +292,7 @@ class Own:
         self.tokenizer_name, self.vocabulary = self.tokenizer.name, self.tokenizer.size
         by_tokens = self.tokenizer.unit == "token"  # of characters the separator is a space or a line end, and text
         self.end = self.tokenizer.separator if by_tokens else None
-        self.context, self.parameters = int(method.window), sum(p.numel() for p in method.parameters())
+        self.context, self.parameters = int(method.window), method.parameter_count
         self.device = next(method.parameters()).device
         self.tokenizer_sha256 = self.tokenizer.fingerprint
 

@@ -190,7 +190,7 @@ class _Work:
         for entrant in several:
             try:
                 method = self._built(entrant, self.configs[entrant.folder])
-                number = sum(p.numel() for p in method.parameters())
+                number = method.parameter_count
                 supported |= {name for name, sampler in wanted.items() if not sampler.reason_against(method)}
                 self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), number)
             except InputError as reason:

@@ -131,7 +131,7 @@ def measure_method(
             found[name].append(quality)
     own = found.pop("") if "" in found else found[method.sampler]
     return Measurement(
-        parameters=sum(p.numel() for p in method.parameters()),
+        parameters=method.parameter_count,
         sampler=method.sampler,
         bound=None if result is None else Bound.of(result),
         quality=tuple(own),
