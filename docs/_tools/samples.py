@@ -38,7 +38,8 @@ SEEDS = range(16)
 TEXTS = {
     "stories": (
         "Stories, block after block",
-        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends.",
+        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends. Beside each command are the answers "
+        "that differ between the stories.",
     ),
 }
 RUBRIC = {
@@ -195,15 +196,20 @@ def page(samples: dict[str, Any]) -> str:
     said = ratings()
     parts = [INTRODUCTION, *rubric(samples, said)]
     for name, (title, about) in TEXTS.items():
+        verdicts = zip(*(read_by(said, text) for text in samples["texts"][name]))
+        asked = [what for what, answers in zip(RUBRIC, verdicts) if len({*answers}) > 1]
         parts += [f"### {title}: `{name}`", about]
         for seed, text in zip(SEEDS, samples["texts"][name], strict=True):
-            verdict = ", ".join(f"{what} {'yes' if yes else 'no'}" for what, yes in zip(RUBRIC, read_by(said, text)))
+            verdict = ", ".join(
+                f"{'' if yes else 'not '}{what}" for what, yes in zip(RUBRIC, read_by(said, text)) if what in asked
+            )
             lines = "<br>\n".join(textwrap.fill(escaped(line), 112) for line in text.strip().split("\n"))
             parts += [f"`zellige sample {name} --seed {seed}`: {verdict}", f"<blockquote>{lines}</blockquote>"]
     parts += [
         "### A missing sentence: `stories-mdlm`",
         "Ten stories of the validation split. One sentence was removed, and the model filled in as many tokens; they are in "
-        "bold. They were judged by one question: do they fit the text before and after them?",
+        "bold. They were judged by one question: do they fit the text before and after them? `GAPS` in `docs/_tools/samples.py` "
+        "has the ten texts.",
         shell("zellige infill stories-mdlm TEXT --seed 0     # with a _ for each token of the sentence"),
     ]  # fmt: skip
     for gap, text in zip(GAPS, samples["filled"], strict=True):
@@ -216,7 +222,7 @@ def page(samples: dict[str, Any]) -> str:
     each = ", ".join(f"{count} of class {digit}" for digit, count in enumerate(RECOGNISED))
     parts += [
         "## Digits: `mnist`", shell(DIGITS),
-        "Ten of each class, a class a row, in 64 steps, by guidance 2 and temperature 0.9, the model's defaults. By eye, and "
+        "Each row has ten digits of one class. Guidance 2 and temperature 0.9 are the model's defaults. By eye, and "
         f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. Without "
         "guidance, at temperature 1, it was 65 of 100 (55 to 74%). A classifier [is more "
         "generous](../../studies/images/README.md#digits-by-class).",
@@ -226,8 +232,9 @@ def page(samples: dict[str, Any]) -> str:
     marked = "".join(f"{text:<24}{'valid' if is_molecule(text) else 'not valid'}\n" for text in samples["molecules"])
     parts += [
         "## Molecules: `molecules`",
-        f"Drawn one symbol of SELFIES at a time. {valid.right} of {valid.total} are the SMILES of a molecule "
-        f"({bounds(valid)}); of more samples it is [99.4%](../../studies/molecules/README.md#molecules-smiles-or-selfies).",
+        f"Drawn one symbol of SELFIES, a notation of molecules, at a time. {valid.right} of {valid.total} are the SMILES "
+        f"of a molecule ({bounds(valid)}); of more samples it is "
+        "[99.4%](../../studies/molecules/README.md#molecules-smiles-or-selfies).",
         f"```text\n$ {MOLECULES}\n{marked}```",
     ]
     solved = Proportion(samples["puzzles"].count("right"), len(PUZZLES))
@@ -292,8 +299,8 @@ def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[s
         "\n".join(table),
         "The second line of a cell is a 95% interval; the last column counts the texts that pass the first three questions. "
         "*Real text* is 16 stories of the validation split, matched in length. A language model judged all texts once, shuffled "
-        "and without their source. Of ten missing sentences filled in by `stories-mdlm` "
-        f"{fitting} {'fits' if fitting == 1 else 'fit'} ([below](#a-missing-sentence-stories-mdlm)).",
+        f"and without their source. `stories-mdlm` filled in ten missing sentences, of which {fitting} "
+        f"{'fits' if fitting == 1 else 'fit'} ([below](#a-missing-sentence-stories-mdlm)).",
     ]
 
 

@@ -36,7 +36,7 @@ idle_seed = partial(option, "changes nothing: nothing is drawn at random", defau
 class Loading:
     """Options of loading one model or several; a command's own stand before them."""
 
-    method: str | None = option("for a run of your own method: file.py:Class", default=None)
+    method: str | None = option("file.py:Class, for a run of your own method", default=None)
     device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU, if there is one", default="auto")
     precision: Literal["float32", "tf32", "bfloat16", "int8"] = option(
         "precision of matrix products; tf32 needs a GPU, int8 a CPU", default="float32"
@@ -45,7 +45,7 @@ class Loading:
         "torch.compile the network; about a minute at the start, faster for long work", default=False
     )
     head: str | None = option(
-        "for --sampler speculative: its head; a folder that zellige train speculative wrote", default=None
+        "head of the sampler speculative; a folder that zellige train speculative wrote", default=None
     )
     base: str | None = option("for a tuned model: folder of its base, if it has moved", default=None)
     block: int | None = option(

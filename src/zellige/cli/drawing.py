@@ -73,7 +73,9 @@ class InfillOptions(Drawing):
         argument="TEXT",
     )
     request: Infill = inline(default=Infill())
-    example: int = option("test example to complete, by number (images, music, grids)", default=0, minimum=0)
+    example: int = option(
+        "example of the test data to complete, by number (images, music, grids)", default=0, minimum=0
+    )
     keep: str | None = option(
         "part of --example to keep: top, bottom, left, right; music: first (half), soprano, alto, tenor, "
         "bass; a puzzle has its own",
@@ -461,7 +463,7 @@ def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
-    about = 'Fill gaps; each _ is one token: zellige infill runs/demo "a big_ and a_ cat"'
+    about = 'Fill gaps, a _ per token: zellige infill stories-mdlm "a big_ and a_ cat"'
     arguments = options.parse(with_sampler(InfillOptions, words), words, "infill", terminal, about=about)
     flags = options.typed(InfillOptions, words).keys() & {"--example", "--keep", "--data.path", "--data.cache"}
     if arguments.text and flags:

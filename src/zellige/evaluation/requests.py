@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from .result import Result
 
 ESTIMATOR = (
-    "bound, or one order: forward, backward, random, any_order; for csm path or loss; the method must support it"
+    "bound; forward or backward: exact, in that order; random or any_order: mean over orders; for csm path or loss; the "
+    "method must support it"
 )
 _data = partial(
     option,

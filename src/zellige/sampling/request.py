@@ -30,7 +30,7 @@ class Sampling(Decoding, Request[Any]):
         typed=int,
     )
     length: int | None = option(
-        "tokens per sample (default: the model's length; if it was trained with the lengths of documents,"
+        "tokens per sample, prompt included (default: the model's length; if it was trained with the lengths of documents,"
         " a length drawn from them); longer samples need a block sampler",
         default=None,
         minimum=1,

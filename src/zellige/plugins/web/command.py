@@ -76,6 +76,7 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
 @declared
 class Play(Listening):
     usage = "[RUN ...] [options]"
+    shown = "host port seconds steps included device"
 
     run: tuple[str, ...] = option(
         "a run, an included model, a folder or a hub id; several are shown side by side (default: all included models)",
