@@ -455,7 +455,9 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    about = "Sample from a model. RUN: a run, an included model, a folder or a hub id."
+    about = """Sample from a model. RUN: a run, an included model, a folder or a hub id.
+example
+  zellige sample stories --prompt "Once upon a time" --length 200"""
     arguments = options.parse(with_sampler(SampleOptions, words), words, "sample", terminal, about=about)
     request = replace(arguments.request, options=arguments.sampler_options)
     return draw(arguments, "sample", terminal, began, lambda model, kind: (request, None))

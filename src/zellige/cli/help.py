@@ -21,7 +21,7 @@ TRAIN = """usage: zellige train METHOD [options]
   --size tiny            tiny, small, base or medium: preset of network, batch,
                          learning rate and steps; without a GPU: tiny
   --net.layers, --train.steps, --train.lr and others override the preset
-  --train.minutes 30     on a CPU, as many steps as fit into this time
+  --train.minutes 30     as many steps as fit into this time (on a CPU only)
   --train.devices 2      train on two GPUs (default: all of this machine)
   --train.start MODEL    begin with the weights of a trained model
   --run FOLDER           folder for everything (default: runs/METHOD-DATA);
