@@ -26,8 +26,8 @@ from zellige.samplers.speculative import Speculative
 
 DOCS = Path(__file__).parents[1]
 COLUMNS = (
-    "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the number of `zellige evaluate` "
-    "that bounds the likelihood of its samples; *evaluations*: of the network."
+    "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the value of `zellige "
+    "evaluate` that bounds the likelihood of its samples; *evaluations*: of the network."
 )
 IN_ONE_ORDER = (
     "*= in one order*: the likelihood is exact if the tokens are revealed one by one in a fixed order "
@@ -125,7 +125,7 @@ def sampler_page(name: str) -> Iterator[str]:
     yield listed("samplers", name)
     fits = [method for method in METHODS if cls().reason_against(small(method)) is None]
     yield f"{COLUMNS}\n"
-    yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
+    yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)} (with default options).\n"
     method = "mdlm" if "mdlm" in fits else fits[0]
     yield "Check its distribution on a small space, and sample with it:\n"
     head = f" --head runs/{method}-head" if issubclass(cls, Speculative) else ""
@@ -141,7 +141,7 @@ def metric_page(name: str) -> Iterator[str]:
         yield source(LIKELIHOODS[name])
         return
     rows = of_samples()[name]
-    better = {True: "higher", False: "lower", None: "as that of real text"}
+    better = {True: "higher", False: "lower", None: "like real data"}
     if name == "perplexity":
         better[False] = "lower, at equal entropy"
     if name in ("distinct", "entropy", "seq-rep"):  # samples can be more varied than text

@@ -41,12 +41,13 @@ class AR(Method):
         """AR's own choice."""
 
         begin: int | None = option(
-            "the token that begins a text, as in published models; a state of its own if not given",
+            "id of the token that begins a text, as in published models (default: an additional token)",
             default=None,
             minimum=0,
         )
         token_share: float = option(
-            "training counts each token of a batch with this probability; 0.5 leaves as many as masked diffusion masks",
+            "fraction of the tokens that count in the training loss, chosen at random; 0.5: as many as masked diffusion "
+            "masks",
             default=1.0,
             above=0,
             maximum=1,

@@ -110,8 +110,8 @@ class Blocks(Diffusion):
             "tokens per block; 1 is autoregression, the length of a text is MDLM", default=16, minimum=1
         )
         blocks: tuple[int, ...] = option(
-            "sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and "
-            "samples unless these choose another",
+            "sizes of block to train with, one drawn for each batch; `block`, one of them, is the default for "
+            "evaluation and samples",
             default=(),
         )
         process: str = option("kind of noise in a block: absorbing or uniform", default="absorbing")

@@ -108,12 +108,13 @@ class CSM(Method):
         """CSM's options."""
 
         neighbourhood: str = option(
-            "neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the "
-            "first",
+            "neighbours: hamming, cycle, grid or star; these are any other token, the next ones up and down with wrap "
+            "or without, or the first one",
             default="hamming",
         )
         objective: str = option(
-            "csm, denoising, score-entropy, or a baseline; these are ratio-matching and discrete-marginalisation",
+            "csm, denoising, score-entropy, or a baseline; the baselines are ratio-matching and "
+            "discrete-marginalisation",
             default="csm",
         )
         neighbours: int = option(

@@ -150,8 +150,8 @@ class D3PM(Absorbing):
             minimum=0,
         )
         levels: bool = option(
-            "let a U-Net read pixel values as numbers from -1 to 1 under any noise, as the published image code does; "
-            "by default it does so only under noise, or with a head, that uses their order",
+            "let a U-Net read pixel values as numbers from -1 to 1 with any noise, as the published image code does; "
+            "by default it does so only if the noise or the head uses their order",
             default=False,
         )
 

@@ -110,13 +110,13 @@ class FlexMDM(Method):
         """FlexMDM's options."""
 
         unmasking: float = option(
-            "q: a mask becomes a token at q times the rate at which a missing token is inserted; large: at once",
+            "q: masks are revealed q times as fast as missing tokens are inserted",
             default=1.0,
             above=0.5,
             maximum=100,
         )
         spans: float = option(
-            "share of the training texts in which one span alone is noised, for infilling; 0: the loss is the bound",
+            "fraction of the training texts in which only one span is noised, for infilling; 0: the loss is the bound",
             default=0.5,
             minimum=0,
             below=1,

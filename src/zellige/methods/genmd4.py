@@ -55,10 +55,10 @@ class GenMD4(Absorbing):
 
         exponent: float = option("w of every token at the start", default=1.0)
         learn: bool = option(
-            "learn the exponents; else they stay, and the loss is a single draw of the bound", default=True
+            "learn the exponents; if not, they keep their value, and the loss is one sample of the bound", default=True
         )
         eps: float = option("alpha(1) of every token", default=1e-4)
-        begin: float = option("t_1, where the time begins on the curve", default=1e-3)
+        begin: float = option("t_1, the value of tau at t = 0", default=1e-3)
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

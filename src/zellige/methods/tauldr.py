@@ -8,8 +8,8 @@ Continuous-time Markov chains, each position by itself, R_t = beta_t R:
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
 with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0
-and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Its
-estimates (`objective`):
+and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Its estimates
+(`objective`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
@@ -33,7 +33,7 @@ Published times start at 0.01. Here the schedule itself starts at `min_time`. `b
 tokens, and the prior term, which the published value lacks. Without the jump the bound would be infinite for
 `prediction` mean, except for absorbing noise: as t goes to 0, v_y grows as mu(x_0) / t for some x_0. The jump makes the
 bound looser by about the square of the noise at `min_time`, since positions jump independently: hence 0.001. For the
-same reason the error of a mean must be below t near 0; leave-one-out has what the noise says of x_0 built in. The
+same reason the error of a mean must be below t as t goes to 0; leave-one-out has what the noise says of x_0 built in. The
 published sequence network gets its time rounded to 0; here it gets 1000 t. Infilling is approximate except for
 absorbing noise: the network does not know that given positions are clean.
 """
@@ -89,9 +89,8 @@ class TauLDR(Diffusion):
 
         process: str = option("uniform or absorbing; gaussian or birth-death for ordered tokens", default="uniform")
         base: float | None = option(
-            "base rate of the noise; between two states (uniform; the paper's 0.03 for 129) or into the mask "
-            "(absorbing), or of sigma(t) = base (growth^t - 1); by default what leaves e^-7 of the slowest mode at t "
-            "= 1",
+            "base rate of the noise; between two states for uniform (the paper's 0.03 for 129), into the mask for "
+            "absorbing, in sigma(t) = base (growth^t - 1) for the others; by default e^-7 of the signal is left at t = 1",
             default=None,
         )
         growth: float | None = option(
@@ -107,7 +106,8 @@ class TauLDR(Diffusion):
             default=None,
         )
         min_time: float = option(
-            "where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens", default=0.001
+            "point of the noise schedule at which t = 0 is; from there a last jump leads to clean tokens",
+            default=0.001,
         )
         objective: str = option(
             "how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two "
@@ -122,9 +122,8 @@ class TauLDR(Diffusion):
             default="mean",
         )
         head: str = option(
-            "the network gives K logits; or, of ordered tokens, the mean and scale of a logistic distribution over "
-            "the levels, cut as D3PM cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 "
-            "in their logarithm: logistic-within",
+            "what the network gives: logits; logistic, the mean and scale of a logistic distribution over ordered "
+            "values, truncated as in D3PM; or logistic-within, truncated as in the code of tauLDR",
             default="logits",
         )
         auxiliary_at: str = option(

@@ -77,7 +77,7 @@ class Ancestral(OnGrid):
         default="none",
     )
     gumbel_bits: int = option(
-        "degenerate: truncate Gumbel noise as if made from uniform numbers of this many bits (24 in float32); 0: exact",
+        "truncate Gumbel noise as if made from uniform numbers of this many bits (published code: 24); 0: exact",
         default=0,
         minimum=0,
         maximum=53,

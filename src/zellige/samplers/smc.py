@@ -5,7 +5,7 @@
     annealing    p(x)^anneal
 
 Each sample has a group of N particles of its own. A step from t to s samples each position of a particle from W,
-normalised, and multiplies the particle's weight by the sums of W:
+normalised, and multiplies the particle's weight by the sum of W at each:
 
     W(x_s | x_t) = p(x_s | x_t)^anneal b(x_s | x_t)^{1 - anneal}        at each position
 
@@ -15,8 +15,8 @@ anneal 1, W is the kernel, and its sum is 1.
 A reward multiplies the weights by u(x_s) / u(x_t) in each step. At the end u = exp(strength * reward). Before, u is the
 mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the lookahead: a particle whose predicted
 text has little reward loses weight early. The product of the ratios is the last u. A few sequences say little about a
-rare reward, so u is an average of theirs and of the group's mean, which counts as SHARED more sequences. Else a
-particle whose u is far too small by chance would be lost, or bring back too much weight later.
+rare reward, so u is an average over them and the group's mean, which counts as SHARED more sequences. Otherwise a
+particle whose u is far too small by chance would be lost, or regain too much weight later.
 
 If the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are resampled in
 proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle

@@ -21,8 +21,8 @@ on each of `PARTS` parts of the interval. A rate above its bound is an error, ne
 
 **The ends** of time have no finite bound. There the reverse kernel takes one step for all positions at once: from pure
 noise to where e^(-g sigma) is 1e-3 / L (g is the slowest rate at which R forgets a token, 1 for a mixture), and from
-r sigma = 1e-5 / L to clean tokens. The error in total variation is about 5e-7 in the first step, the probability that
-two positions are not yet noise, and at most 1e-5 in the last one, the expected number of positions that are noisy still.
+r sigma = 1e-5 / L to clean tokens. In total variation the first step costs about 5e-7, the probability that two
+positions still have their tokens, and the last at most 1e-5, the expected number of positions that are still noise.
 
 The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """
