@@ -5,7 +5,7 @@ from zellige.data.catalogue import Source
 
 NOUNS = Source(
     "composed, 32 x 32",
-    "29 kB parts",
+    "29 kB",
     "1M / 5k / 5k pictures",
     "CC0",
     "nothing",
