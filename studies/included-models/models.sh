@@ -61,7 +61,7 @@ for name in "${@:-molecules chorales sudoku mnist binarized-mnist stories storie
       molecules)
         data=$QM9
         train molecules mdlm --data.name qm9 --data.path "$QM9" --net.layers 4 --net.hidden 128 --net.heads 4 --net.conv 5 \
-          --train.steps 10000 --train.batch 64 --train.lr 2e-3 --train.warmup 200 --train.ema 0.999 \
+          --train.steps 10000 --train.batch 64 --train.optimizer adamw --train.lr 2e-3 --train.warmup 200 --train.ema 0.999 \
           --train.validate-every 1000 --train.validate-rows 512 ;;
       *) echo "no model $model"; exit 2 ;;
     esac

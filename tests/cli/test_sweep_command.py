@@ -169,8 +169,8 @@ def test_an_axis_of_the_network_keeps_the_size(monkeypatch):
     training, known = choose(["mdlm"], Terminal(), "sweep", ["--net.layers=2"])
     axis = sweep.with_setting(Axis.of("--net.layers", "2,5"), known)
     filled = training.with_values({axis.setting: "5"}).filled()
-    tiny = SIZES_OF["tiny"]
-    assert (filled.net, filled.train) == (replace(tiny.net, layers=5), tiny.train)
+    net, train = SIZES_OF["tiny"].of("pydocs", zellige.METHODS["mdlm"])
+    assert (filled.net, filled.train) == (replace(net, layers=5), train)
 
 
 @pytest.mark.parametrize(

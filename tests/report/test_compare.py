@@ -205,13 +205,17 @@ def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch
     monkeypatch.setattr(Compare, "run", lambda self, _: requests.append(self) or 1 / 0)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for size in ("tiny", "base"):
-        chosen, of = f"--size {size}" if size != "tiny" else "", SIZES[size]
-        assert (asked(chosen).net, asked(chosen).train, asked(chosen).size) == (of.net, of.train, size)
-        assert asked(f"{chosen} --net.hidden 96").net == replace(of.net, hidden=96)
-        assert asked(f"{chosen} --net.hidden 96").train == of.train
-        assert asked(f"{chosen} --lr 0.004").train == replace(of.train, lr=0.004)
-        assert asked(f"{chosen} --train.steps 7").train == replace(of.train, steps=7, minutes=0.0)
-        assert asked(f"{chosen} --train.minutes 7").train == replace(of.train, minutes=7.0)
+        chosen, (net, train) = (
+            f"--size {size}" if size != "tiny" else "",
+            SIZES[size].of("pydocs", zellige.METHODS["mdlm"]),
+        )
+        assert (asked(chosen).net, asked(chosen).train, asked(chosen).size) == (net, train, size)
+        assert asked(f"{chosen} --net.hidden 96").net == replace(net, hidden=96)
+        assert asked(f"{chosen} --net.hidden 96").train == train
+        assert asked(f"{chosen} --lr 0.004").train == replace(train, lr=0.004)
+        assert asked(f"{chosen} --train.optimizer adamw").train == SIZES[size].train  # with AdamW's own rate
+        assert asked(f"{chosen} --train.steps 7").train == replace(train, steps=7, minutes=0.0)
+        assert asked(f"{chosen} --train.minutes 7").train == replace(train, minutes=7.0)
     images = asked("--data.name mnist")
     assert (images.net, images.train) == (SIZES["tiny"].image_net, SIZES["tiny"].image_train)
     assert asked("bd3lm --data.name mnist").net.kind == "dit"

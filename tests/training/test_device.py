@@ -73,8 +73,10 @@ def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
 @pytest.mark.parametrize("has", [{}, {"avx512_bf16": False}, {"avx512_bf16": True}, {"amx_bf16": True}])
 def test_auto_is_bfloat16_where_the_cpu_computes_in_it_and_the_network_is_wide(monkeypatch, has):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
-    able, wide = any(has.values()), replace(NET, hidden=192)
-    assert device.precision(config(replace(NET, hidden=188))) == "float32"
+    able, wide = any(has.values()), replace(NET, hidden=128)
+    assert device.precision(config(replace(NET, hidden=124))) == "float32"
+    unets = [config(Net(kind="unet", channels=c, multipliers=(1, 2))) for c in (92, 96)]
+    assert [device.precision(unet, able=True) for unet in unets] == ["float32", "bfloat16"]
     assert device.precision(config(wide)) == ("bfloat16" if able else "float32")
     assert device.precision(config(wide), able=not able) == ("float32" if able else "bfloat16")
     assert device.precision(config(wide, precision="float32"), able=True) == "float32"

@@ -62,6 +62,17 @@ def test_a_row_is_the_mean_of_some_calls_after_a_warm_up():
     assert seconds_per_row(method, 7, clock(9.0, 0.5), least=2.0) == 0.5 / 16  # four calls
 
 
+def test_a_row_is_timed_in_the_precision_of_the_run(monkeypatch):
+    (config, method), within = example(precision="bfloat16", steps=900), list[bool]()
+    loss = MDLM.loss
+    monkeypatch.setattr(MDLM, "loss", lambda *batch: within.append(torch.is_autocast_enabled("cpu")) or loss(*batch))
+    forecast(config, method, Integers(7), 0, clock=clock(0.02))
+    assert within[:3] == [True] * 3
+    within.clear()
+    fitted(replace(config, train=replace(config.train, precision="float32")), method, 7, 0, clock(9.0))
+    assert within[:3] == [False] * 3
+
+
 def test_steps_and_validations_add_up():
     config, method = example(steps=1000, batch=4, validate_every=500, validate_rows=30, validate_draws=2)
     validation = validation_gradients(config, method, 7, 100)
@@ -129,7 +140,7 @@ def test_the_line_of_half_an_hour():
     ]  # the small one: 4 s for 16 rows
     assert said.endswith(
         "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 400 --train.batch 16 "
-        "--train.lr 0.003 --train.validate-rows 0 --run runs/a-small"
+        "--train.optimizer muon --train.lr 0.006 --train.validate-rows 0 --run runs/a-small"
     )
 
 

@@ -17,6 +17,7 @@ from zellige.models.checkpoint.layout import data_label, default_folder
 from zellige.models.config import Config
 from zellige.nn.block import UNREAD
 from zellige.nn.network import build_network, least_parameters
+from zellige.papers.recipes import RECIPES
 from zellige.show.terminal import Terminal
 from zellige.training.cost import training_cost
 from zellige.training.setup import CPU, SIZES, described, fitted
@@ -37,6 +38,36 @@ def test_the_smallest_is_half_an_hour_of_two_cores():
     size = SIZES[CPU]
     cost = training_cost(Config("mdlm", zellige.METHODS["mdlm"].Config(), net=size.net, train=size.train), 64)
     assert cost.flops / 2 / 40e9 < 1800
+
+
+@pytest.mark.parametrize(
+    ("words", "optimizer", "lr"),
+    [
+        ("", "muon", 6e-3),
+        ("--data.path a.txt", "muon", 6e-3),
+        ("--train.optimizer adamw", "adamw", 3e-3),
+        ("--train.optimizer adamw --train.lr 1e-3", "adamw", 1e-3),
+        ("--train.lr 1e-3", "muon", 1e-3),
+        ("--net.kind conv", "adamw", 3e-3),
+        ("--net.kind conv --train.optimizer muon", "muon", 6e-3),
+        ("--data.name sudoku", "adamw", 3e-3),
+        ("--size small", "adamw", 3e-4),
+        ("--size small --train.optimizer muon", "muon", 3e-4),
+    ],
+)
+def test_tiny_trains_a_transformer_of_text_by_muon(words, optimizer, lr, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    made = choose(["mdlm", *words.split()], Terminal())[0].filled().train
+    assert (made.optimizer, made.lr) == (optimizer, lr)
+
+
+def test_what_is_published_or_begins_with_weights_or_has_an_own_network_is_trained_by_adamw():
+    assert {recipe.train.optimizer for recipe in RECIPES.values()} == {"adamw"}
+    begun = zellige.Training("mdlm", settings={"train.start": "stories-mdlm"}).filled()
+    assert (begun.train.optimizer, begun.train.lr) == ("adamw", Train().lr)
+    own = zellige.Training("mdlm", net=build_network(Net(1, 16, 2, 8), 5, False), size="tiny").filled()
+    unet = zellige.Training("mdlm", net=Net(kind="unet"), size="tiny").filled()
+    assert {(made.train.optimizer, made.train.lr) for made in (own, unet)} == {("adamw", 3e-3)}
 
 
 def test_what_python_takes_by_default_is_a_size():
@@ -76,8 +107,12 @@ VALUES = {
     "--train.betas": "0.8 0.95",
 }  # fmt: skip
 OF_UNET = ["--net.kind=unet"]
-# what an option changes beside its own field: a length in steps ends that in minutes, a path says what kind of data it is
-BESIDE = {"--train.steps": "train.minutes", "--data.path": "data.name", "--data.mix": "data.name"}
+# what an option changes beside its own field: a length in steps ends that in minutes, a path says what kind of data it is,
+# an optimizer has a rate, and Muon is for transformers
+BESIDE = {
+    "--train.steps": "train.minutes", "--data.path": "data.name", "--data.mix": "data.name", "--train.optimizer": "train.lr",
+    "--net.kind": "train.optimizer train.lr",
+}  # fmt: skip
 
 
 def typed(flag: Flag, default: object) -> list[str]:
@@ -100,7 +135,8 @@ def test_one_option_changes_one_thing(device, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cuda")
     settled = lambda *words: choose(["mdlm", *words], Terminal())[0].filled()  # noqa: E731
     size, plain, of_unet = SIZES[{"cpu": "tiny", "cuda": "small"}[device]], settled(), settled(*OF_UNET)
-    assert (plain.net, plain.train, of_unet.train) == (size.net, size.train, size.train)
+    assert (plain.net, plain.train) == size.of("pydocs", zellige.METHODS["mdlm"])
+    assert of_unet.train == size.train
     kinds = (zellige.METHODS["mdlm"].Config, Data, Net, Train)
     walked = [flag for flag in flags(form(zellige.METHODS["mdlm"])).values() if flag.owner in kinds]
     assert len(walked) > 90
@@ -121,23 +157,24 @@ def test_one_option_changes_one_thing(device, monkeypatch):
             for f in dataclasses.fields(getattr(now, name))
             if getattr(getattr(now, name), f.name) != getattr(getattr(before, name), f.name)
         }
-        assert f"{section}.{flag.field}" in changed <= {f"{section}.{flag.field}", BESIDE.get(flag.name, "")}, (
-            words,
-            changed,
-        )
+        allowed = {f"{section}.{flag.field}", *BESIDE.get(flag.name, "").split()}
+        assert f"{section}.{flag.field}" in changed <= allowed, (words, changed)
 
 
 def test_the_first_line_has_the_size_and_what_is_not_of_it():
     tiny = SIZES["tiny"]
-    config = Config("mdlm", zellige.METHODS["mdlm"].Config(), Data(), tiny.net, tiny.train)
+    net, train = tiny.of("pydocs", zellige.METHODS["mdlm"])
+    config = Config("mdlm", zellige.METHODS["mdlm"].Config(), Data(), net, train)
     said = lambda **of: described("tiny", dataclasses.replace(config, **of), zellige.METHODS["mdlm"])  # noqa: E731
-    assert (
-        said() == said(train=dataclasses.replace(tiny.train, steps=300, minutes=0, warmup=150, seed=4)) == "size tiny"
-    )
+    assert said() == said(train=dataclasses.replace(train, steps=300, minutes=0, warmup=150, seed=4)) == "size tiny"
+    assert said(train=tiny.train) == "size tiny except `train.optimizer` adamw"  # its rate is AdamW's
+    assert said(train=tiny.train, network="Own") == "size tiny"
+    of_puzzles = Config("mdlm", config.options, Data("sudoku"), *tiny.of("sudoku", zellige.METHODS["mdlm"]))
+    assert described("tiny", of_puzzles, zellige.METHODS["mdlm"], shaped=True) == "size tiny"
     net = dataclasses.replace(tiny.net, hidden=192, layers=2)
     assert said(net=net) == "size tiny except `net.layers` 2, `net.hidden` 192"
     assert (
-        said(train=dataclasses.replace(tiny.train, lr=2e-3, warmup=0))
+        said(train=dataclasses.replace(train, lr=2e-3, warmup=0))
         == "size tiny except `train.lr` 0.002, `train.warmup` 0"
     )
     assert said(net=dataclasses.replace(tiny.net, length=64)) == "size tiny except `net.length` 64"

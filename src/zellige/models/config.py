@@ -40,8 +40,8 @@ class Train:
     batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
     accumulate: int = option("gradient-accumulation steps: same result, less memory", default=1, minimum=1)
     optimizer: Literal["adamw", "muon"] = option(
-        "muon: Muon for the matrices of the blocks, AdamW for all other weights; it learns more in each of the first "
-        "thousand steps, at about twice the rate",
+        "muon: Muon for the matrices of a transformer's blocks, AdamW for all other weights, at about twice AdamW's "
+        "rate; `size` tiny trains text by it",
         default="adamw",
     )
     lr: float = option("peak learning rate", default=3e-4, above=0)
@@ -72,8 +72,8 @@ class Train:
         default=True,
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
-        "precision of the network; auto: bfloat16 from hidden 192 up, on a GPU or a CPU that computes in it (AVX-512 "
-        "or AMX), else float32; tf32 is float32 whose products on a GPU are in TF32",
+        "precision of the network; auto: bfloat16 from hidden 128 or 192 channels up, on a GPU or a CPU that computes "
+        "in it (AVX-512 or AMX), else float32; tf32 is float32 whose products on a GPU are in TF32",
         default="auto",
     )
     compile: bool = option(

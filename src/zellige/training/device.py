@@ -19,7 +19,7 @@ from ..nn.network import LAYER, least_parameters
 from ..nn.precision import float32_products
 from ..show.numbers import counted
 
-WIDE = 192  # width of the network from which bfloat16 pays
+WIDE, WIDE_UNET = 128, 192  # width of a network from which bfloat16 pays, and of a U-Net
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def promised(config: Config, devices: int) -> float | None:
 
 
 def precision(config: Config, able: bool | None = None) -> str:
-    """Resolve "auto": bfloat16 from a width of 192 up where the device computes in it, else float32; tf32 on a CPU is
-    float32.
+    """Resolve "auto": bfloat16 from a width of 128 up (192 channels of a U-Net) where the device computes in it, else
+    float32; tf32 on a CPU is float32.
 
     able: whether the device has it; None: this machine is asked.
     """
@@ -100,7 +100,8 @@ def precision(config: Config, able: bool | None = None) -> str:
         return name
     if able is None:
         able = torch.cuda.is_bf16_supported() if cuda(config) else cpu_computes_bfloat16()
-    return "bfloat16" if able and config.net.width >= WIDE else "float32"
+    wide = config.net.width >= (WIDE_UNET if config.net.is_unet else WIDE)
+    return "bfloat16" if able and wide else "float32"
 
 
 def cpu_computes_bfloat16() -> bool:

@@ -32,8 +32,10 @@ from ..methods.method import Method
 from ..models.checkpoint.read import read_config
 from ..models.config import Config, Train
 from ..nn.block import UNREAD, Net
+from ..nn.precision import products
 from ..show.numbers import count, counted, path
 from . import setup
+from .device import precision
 from .setup import CPU, SIZES
 
 HALF_AN_HOUR = 1800.0
@@ -46,20 +48,25 @@ SMALL = {  # the smallest size; of a U-Net what it reads of these
     "channels": 32,
     "blocks": 2,
 }
-SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "lr", "ema")}
 
 
 def seconds_per_row(
-    method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter, least: float = 0.0
+    method: Method,
+    vocabulary: int,
+    clock: Callable[[], float] = time.perf_counter,
+    least: float = 0.0,
+    precision: str | None = None,
 ) -> float:
-    """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more,
+    """Seconds of one row's gradient in this precision: the mean of as many calls as take `least` seconds, two or more,
     after one that warms up."""
     with _trial(method, vocabulary) as (trial, batch, generator), torch.enable_grad():
         trial.train()
         durations = []
         while len(durations) < 3 or sum(durations[1:]) < least:
             began = clock()
-            trial.loss(batch, generator).mean().backward()
+            with products(batch.tokens.device, precision):
+                loss = trial.loss(batch, generator).mean()
+            loss.backward()
             durations.append(clock() - began)
     return sum(durations[1:]) / len(durations[1:]) / len(batch)
 
@@ -117,7 +124,7 @@ def fitted(
 ) -> tuple[Config, float]:
     """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least;
     and seconds of a row."""
-    per_row = seconds_per_row(method, vocabulary, clock, TIMED)
+    per_row = seconds_per_row(method, vocabulary, clock, TIMED, precision(config))
     return shortened(config, per_row, validation_gradients(config, method, vocabulary, sequences)), per_row
 
 
@@ -191,13 +198,13 @@ def timed(
             corpora.append((source, read))
         tokens, t = read.tokenizer, config.train
         config = setup.shaped_by(config, read)
-        work = (method, config.options, config.net, source, t.validate_rows, t.validate_draws)
+        work = (method, config.options, config.net, source, t.validate_rows, t.validate_draws, precision(config))
         pace = next((known for key, known in paces if key == work), None)
         if pace is None:
             with torch.random.fork_rng(devices=[]):
                 network = build(method, tokens.size, config.net, config.options, config.net.length, tokens.ordered)
             validation = validation_gradients(config, network, tokens.size, len(read.validation))
-            pace = seconds_per_row(network, tokens.size, clock, TIMED), validation
+            pace = seconds_per_row(network, tokens.size, clock, TIMED, precision(config)), validation
             paces.append((work, pace))
         results.append(Timed(config, *pace))
     return results
@@ -259,7 +266,8 @@ def forecast(
     """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an
     hour a line that takes half of one. `sequences`: in the validation split; `per_row`: seconds of a row, where they
     are known; `whole`: all steps, of which `config` has fewer."""
-    per_row = seconds_per_row(method, tokenizer.size, clock) if per_row is None else per_row
+    if per_row is None:
+        per_row = seconds_per_row(method, tokenizer.size, clock, precision=precision(config))
     validation = validation_gradients(config, method, tokenizer.size, sequences)
     left = seconds(config, config.train.steps - step, per_row, validation)
     if left < SHORT and not size:
@@ -292,7 +300,9 @@ def half_an_hour(
     if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
         unread_fields = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
         sizes = {k: v for k, v in SMALL.items() if k not in unread_fields}
-        smaller = replace(config, net=replace(config.net, **sizes), train=replace(config.train, **SMALL_TRAIN))
+        _, usual = SIZES[CPU].of(getattr(config.data, "name", ""), type(method), config.net.kind)
+        train = replace(config.train, batch=usual.batch, optimizer=usual.optimizer, lr=usual.lr, ema=usual.ema)
+        smaller = replace(config, net=replace(config.net, **sizes), train=train)
         try:
             with torch.random.fork_rng(devices=[]):
                 trial = build(
@@ -300,7 +310,7 @@ def half_an_hour(
                 )
         except InputError:
             return ""
-        per_row = seconds_per_row(trial, tokenizer.size, clock)
+        per_row = seconds_per_row(trial, tokenizer.size, clock, precision=precision(smaller))
     steps = int(HALF_AN_HOUR / (per_row * smaller.train.batch))
     steps = max(100, steps // 100 * 100)
     return command_line(replace(smaller, train=replace(smaller.train, steps=min(steps, config.train.steps))), method)

@@ -254,7 +254,10 @@ class Training(Request["Run"]):
         elif self.size and run is None:
             settings = self.settings or {}
             data = str(settings.get("data.name") or (self.data or Data()).name)
-            sizes = setup.SIZES[self.size].of(data, self.method_class, str(settings.get("net.kind") or ""))
+            kind = settings.get("net.kind") or (self.net.kind if isinstance(self.net, Net) else "")
+            usual = "" if isinstance(self.net, Net | None) else "adamw"  # an own network may name no matrices
+            optimizer = settings.get("train.optimizer") or usual
+            sizes = setup.SIZES[self.size].of(data, self.method_class, str(kind), str(optimizer))
             sections |= dict(zip(("net", "train"), sizes))
         return sections
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -386,21 +387,31 @@ def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True)
 class Size:
     """One size; `about` says for what it is, in a few words. Images have a network and a training of their own, a U-Net
-    (studies/images/README.md, "Which network?")."""
+    (studies/images/README.md, "Which network?").
+
+    Attributes:
+        muon: peak learning rate of Muon, by which a transformer of text is trained (studies/half-hour); 0: by AdamW, as
+            `train` says.
+    """
 
     about: str
     net: Net
     train: Train
     image_net: Net
     image_train: Train
+    muon: float = 0.0
 
-    def of(self, data: str, method: type[Method], kind: str = "") -> tuple[Net, Train]:
-        """The network and the training for this data and method, of the kind of network that is asked for, if any."""
+    def of(self, data: str, method: type[Method], kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
+        """The network and the training for this data and method, of the kind of network and by the optimizer that are
+        asked for, if any."""
         source = DATASETS.get(data)
         images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files
         if images and kind not in ("dit", "conv") and not method.block_size(method.Config()):
             return fitted(self.image_net, kind or self.image_net.kind), self.image_train
-        return fitted(self.net, kind or "dit", bool(source and source.shaped)), self.train
+        shaped = bool(source and source.shaped)
+        optimizer = optimizer or ("muon" if kind in ("", "dit") and not shaped else "adamw")
+        by_muon = replace(self.train, optimizer="muon", lr=self.muon) if self.muon else self.train
+        return fitted(self.net, kind or "dit", shaped), by_muon if optimizer == "muon" else self.train
 
 
 def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
@@ -417,9 +428,10 @@ SIZES |= {
         # 20M tokens of training, see studies/subwords; 48,000 images
         "a megabyte of text, or small images, in half an hour of a CPU at most",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
-        Train(steps=10_000, minutes=30, batch=16, lr=3e-3, warmup=200, ema=0.999),
+        Train(steps=10_000, minutes=30, batch=16, lr=3e-3, warmup=200, ema=0.999, validate_every=500),
         Net(kind="flat-unet", channels=32, blocks=4, attention=(0,)),
         Train(steps=3000, minutes=30, batch=16, lr=2e-3, warmup=100, ema=0.997),
+        muon=6e-3,
     ),
     "small": Size(
         "megabytes of text or small images, minutes to hours on a GPU",
@@ -462,12 +474,17 @@ def described(
     """
     if not size:
         return "note"
-    net, train = SIZES[size].of(getattr(config.data, "name", ""), method, config.net.kind)
+    of_size = partial(SIZES[size].of, getattr(config.data, "name", ""), method, config.net.kind)
+    net, usual = of_size("adamw" if config.network else "")
+    train = replace(of_size(config.train.optimizer)[1], optimizer=usual.optimizer)
     if config.train.warmup == min(train.warmup, config.train.steps // 2):  # of steps that were fitted into minutes
         train = replace(train, warmup=config.train.warmup)
     by_data = {"grid", "classes", "given", *(("length",) if shaped else ())}
     of_net = [entry.name for entry in fields(Net) if entry.name not in by_data]
-    sections = (("net", net, config.net, of_net), ("train", train, config.train, ("batch", "lr", "warmup", "ema")))
+    sections = (
+        ("net", net, config.net, of_net),
+        ("train", train, config.train, ("batch", "optimizer", "lr", "warmup", "ema")),
+    )
     differing = [
         f"`{section}.{name}` {typed(getattr(now, name))}"
         for section, usual, now, names in sections

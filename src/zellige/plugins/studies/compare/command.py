@@ -179,7 +179,8 @@ def form(
     if size:
         names = (word.partition(":")[0] for word in leading(words))
         data, kind = typed.get("--data.name", Data().name), typed.get("--net.kind", "")
-        usual = Data(), *preset(size, data, (METHODS[n] for n in names if n in METHODS), kind)
+        optimizer = typed.get("--train.optimizer", "")
+        usual = Data(), *preset(size, data, (METHODS[n] for n in names if n in METHODS), kind, optimizer)
     about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class; or folders of trained runs"
     methods = option(about, default=(), argument="METHOD METHOD ...")
     sections = zip(("data", "net", "train"), (Data, Net, Train), usual)

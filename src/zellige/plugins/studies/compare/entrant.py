@@ -213,10 +213,12 @@ def _learnt(run: Path) -> tuple[Any, Any]:
     return about.get("sha256"), (about.get("tokenizer") or {}).get("fingerprint")
 
 
-def preset(size: str, data: str, methods: Iterable[type[Method]], kind: str = "") -> tuple[Net, Train]:
+def preset(
+    size: str, data: str, methods: Iterable[type[Method]], kind: str = "", optimizer: str = ""
+) -> tuple[Net, Train]:
     """The network and the training of a size that suit all methods: a transformer where one of them reads blocks."""
     of_blocks = next((method for method in methods if method.block_size(method.Config())), METHODS["mdlm"])
-    return SIZES[size].of(data, of_blocks, kind)
+    return SIZES[size].of(data, of_blocks, kind, optimizer)
 
 
 def _value_text(value: object) -> str:

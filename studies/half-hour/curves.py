@@ -1,0 +1,98 @@
+"""The picture of the trainings in curves.csv, and a table of what each reached.
+
+    python studies/half-hour/curves.py          writes curves.svg beside it, prints the table
+
+A panel for each text, method and time: the bound against the processor time of a training's steps. The last column of the
+table is the part of its time after which a training reaches what the first one of its panel reaches at the end.
+"""
+
+import csv
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from zellige.plugins.report.palette import COLOURS, LINES, STYLE
+
+HERE = Path(__file__).parent
+NAMES = {
+    "": "AdamW, float32",
+    "train.precision=bfloat16": "AdamW",
+    "train.optimizer=muon train.precision=bfloat16": "Muon at 3e-3",
+    "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3": "Muon",
+}
+LONG = 1000  # steps
+LOOKS = {
+    "AdamW, float32": ("ink", (0, (1, 1.5))),
+    "AdamW": LINES[0],
+    "Muon at 3e-3": LINES[1],
+    "Muon": ("blue", "-"),
+}
+Curve = list[tuple[float, float]]
+Panel = tuple[str, str, bool]  # text, method, whether the trainings are the long ones
+
+
+def read() -> dict[Panel, dict[tuple[str, int], Curve]]:
+    """By panel and variant: the steps of the training, and its seconds and bounds."""
+    curves = defaultdict[tuple[str, ...], Curve](list)
+    with (HERE / "curves.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = tuple(row[name] for name in ("text", "method", "variant", "seed", "steps"))
+            curves[key].append((float(row["seconds"]), float(row["bound"])))
+    panels = defaultdict[Panel, dict[tuple[str, int], Curve]](dict)
+    for (text, method, variant, _, steps), curve in curves.items():
+        panels[text, method, int(steps) > LONG][variant, int(steps)] = curve
+    return panels
+
+
+def name(variant: str) -> str:
+    """A variant as the page calls it; bfloat16 is not said."""
+    words = [word.removeprefix("train.").removeprefix("net.") for word in variant.split() if "precision" not in word]
+    return NAMES.get(variant, ", ".join(word.replace("=", " ") for word in words))
+
+
+def draw(panels: dict[Panel, dict[tuple[str, int], Curve]]) -> Figure:
+    rows = -(-len(panels) // 3)
+    figure = Figure(figsize=(7.2, 2.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, 3, squeeze=False).flatten()
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    for ax, ((text, method, _), variants) in zip(axes, panels.items()):
+        others = iter(LINES[2:])
+        for (variant, _), curve in variants.items():
+            colour, dashes = LOOKS.get(name(variant)) or next(others)
+            look: dict[str, Any] = {"color": COLOURS[colour], "ls": dashes}
+            ax.plot(*zip(*curve), label=name(variant), marker="o", ms=2.5, **look)
+        top = max(curve[min(2, len(curve) - 1)][1] for curve in variants.values())
+        ax.set(title=f"{text}, {method}", xlim=(0, None), ylim=(None, top))
+        ax.legend(fontsize=7, frameon=False)
+    figure.supxlabel("processor seconds of the steps", fontsize=9)
+    figure.supylabel("bound, nats/token", fontsize=9)
+    return figure
+
+
+def reached(curve: Curve, bound: float) -> float | None:
+    """Seconds after which a training reaches a bound, between two validations on a line; None where it does not."""
+    for (before, above), (after, below) in pairwise(curve):
+        if below <= bound:
+            return before + (after - before) * (above - bound) / (above - below)
+    return None
+
+
+def main() -> None:
+    panels = read()
+    for (text, method, _), variants in panels.items():
+        first, *_ = variants.values()
+        for (variant, steps), curve in variants.items():
+            (seconds, bound), time = curve[-1], reached(curve, first[-1][1])
+            part = "" if time is None else f"{time / first[-1][0]:.2f}"
+            print(f"| {text} | {method} | {name(variant)} | {steps:,} | {seconds:.0f} s | {bound:.3f} | {part} |")
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "zellige"}):
+        draw(panels).savefig(HERE / "curves.svg", metadata={"Date": None}, transparent=True)
+
+
+if __name__ == "__main__":
+    main()
