@@ -60,14 +60,14 @@ def draw(panels: dict[Panel, dict[tuple[str, int], Curve]]) -> Figure:
     axes = figure.subplots(rows, 3, squeeze=False).flatten()
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
-    for ax, ((text, method, _), variants) in zip(axes, panels.items()):
+    for ax, ((text, method, long), variants) in zip(axes, panels.items()):
         others = iter(LINES[2:])
         for (variant, _), curve in variants.items():
             colour, dashes = LOOKS.get(name(variant)) or next(others)
             look: dict[str, Any] = {"color": COLOURS[colour], "ls": dashes}
             ax.plot(*zip(*curve), label=name(variant), marker="o", ms=2.5, **look)
         top = max(curve[min(2, len(curve) - 1)][1] for curve in variants.values())
-        ax.set(title=f"{text}, {method}", xlim=(0, None), ylim=(None, top))
+        ax.set(title=f"{text}, {method}" + ", longer" * long, xlim=(0, None), ylim=(None, top))
         ax.legend(fontsize=7, frameon=False)
     figure.supxlabel("processor seconds of the steps", fontsize=9)
     figure.supylabel("bound, nats/token", fontsize=9)
