@@ -103,6 +103,12 @@ class Net:
         "only in the middle",
         default=(16,),
     )
+    patch: int = option(
+        "for dit, of images: the transformer reads patches of this many pixels a side, all colours of them, instead of "
+        "each pixel: 4 is 16 times fewer positions. 1: each pixel",
+        default=1,
+        minimum=1,
+    )
     rescale: bool = option("for unet: residual sums are divided by the square root of 2, as in tauLDR", default=False)
     published: bool = option(
         "for a U-Net: padding, time frequencies, biases, dropout and initial weights as in the published "
@@ -124,6 +130,17 @@ class Net:
             raise InputError(
                 f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` "
                 f"{self.length:,}; they must be as many"
+            )
+
+        if self.hidden % self.patch:
+            raise InputError(
+                f"`net.hidden` is {self.hidden}; with `net.patch` {self.patch} it must be a multiple of {self.patch}, since "
+                "each pixel has that part of it"
+            )
+        if self.grid and self.patch > 1 and (len(self.grid) == 1 or any(side % self.patch for side in self.grid[:2])):
+            raise InputError(
+                f"`net.patch` is {self.patch}, and the rows are {' x '.join(map(str, self.grid))}; it must divide the "
+                "height and the width of an image; 1 for none"
             )
 
     def _check_kind(self) -> None:
@@ -153,6 +170,11 @@ class Net:
         return self.kind not in ("dit", "conv")
 
     @property
+    def cells(self) -> tuple[int, ...]:
+        """Shape of what a transformer reads: `grid`, or its patches."""
+        return self.grid if self.patch == 1 else tuple(side // self.patch for side in self.grid[:2])
+
+    @property
     def width(self) -> int:
         """Width of the widest hidden states."""
         widest = {"dit": 0, "conv": 0, "unet": max(self.multipliers)}.get(self.kind, 1) * self.channels
@@ -162,7 +184,7 @@ class Net:
         inside = "convolutions" if self.kind == "conv" else f"{self.heads} heads"
         layers = f"{self.layers:,} layers of {self.hidden:,}, {inside}"
         if not self.is_unet:
-            return layers
+            return layers + (f", on patches of {self.patch} x {self.patch}" if self.patch > 1 else "")
         widths = [self.channels * m for m in (self.multipliers if self.kind == "unet" else (1,))]
         return f"a U-Net of {', '.join(map(str, widths))} channels" + (
             f" round {layers}" if self.kind == "u-vit" else ""
@@ -172,10 +194,10 @@ class Net:
 OF_DIT = ("conv", "constant", "self_condition", "drop_channels", "mlp", "latents")
 UNREAD = {  # what each kind does not read
     "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
-    "conv": ("channels", "multipliers", "blocks", "attention", "rescale"),
-    "unet": ("layers", "hidden", "heads", *OF_DIT),
-    "flat-unet": ("layers", "hidden", "heads", *OF_DIT, "multipliers", "rescale"),
-    "u-vit": (*OF_DIT, "multipliers", "rescale"),
+    "conv": ("channels", "multipliers", "blocks", "attention", "rescale", "patch"),
+    "unet": ("layers", "hidden", "heads", *OF_DIT, "patch"),
+    "flat-unet": ("layers", "hidden", "heads", *OF_DIT, "patch", "multipliers", "rescale"),
+    "u-vit": (*OF_DIT, "patch", "multipliers", "rescale"),
 }
 
 
@@ -213,7 +235,7 @@ class Block(nn.Module):
         super().__init__()
         D = net.hidden
         self.heads, self.dropout, self.drop_channels = net.heads, net.dropout, net.drop_channels
-        self.conv = ShortConv(D, net.conv, net.grid) if net.conv else None
+        self.conv = ShortConv(D, net.conv, net.cells) if net.conv else None
         self.norm1 = nn.LayerNorm(D, bias=bias)
         self.qkv = Linear(D, 3 * D, bias=False)
         self.out = Linear(D, D, bias=False)

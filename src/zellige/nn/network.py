@@ -1,5 +1,6 @@
 """Interface between a method and its network, and the kinds of networks that a `Net` may ask for."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -52,7 +53,7 @@ def least_parameters(net: Net, states: int = 1) -> int:
     layers = {"dit": 12, "u-vit": 12, "conv": 1}.get(net.kind, 0) * net.layers * net.hidden**2
     if net.is_unet:
         return layers + 9 * (net.channels * (max(net.multipliers) if net.kind == "unet" else 1)) ** 2
-    return layers + (states + (net.length if net.grid else 0)) * net.hidden
+    return layers + (states // net.patch + (math.prod(net.cells) if net.grid else 0)) * net.hidden
 
 
 def build_network(

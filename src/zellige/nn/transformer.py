@@ -42,6 +42,7 @@ from .embedding import (
     rotary_table,
 )
 from .linear import Linear
+from .patches import Patches
 
 __all__ = ["Block", "DiT", "Net"]
 
@@ -53,9 +54,13 @@ class DiT(InParts, nn.Module):
     `bias` gives the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is
     not K logits. `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a
     causal network. Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
+    On patches (`Net.patch`) D is the width of a pixel.
     """
 
-    chooses = True
+    @property
+    def chooses(self) -> bool:
+        """Whether `features` can be asked at some positions."""
+        return self.patches is None
 
     @property
     def sees_given(self) -> bool:
@@ -97,9 +102,10 @@ class DiT(InParts, nn.Module):
             )
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         self.latents = net.latents
-        D = net.hidden
+        D, W = net.hidden, net.hidden // net.patch
         adaptive = time or net.constant or net.classes > 0
-        self.embedding = nn.Embedding(states, D)
+        self.embedding = nn.Embedding(states, W)
+        self.patches = Patches(net) if net.patch > 1 else None
         self.time = TimeEmbedding(net.condition) if time or net.constant else None
         self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
         if net.kind == "conv":
@@ -109,12 +115,12 @@ class DiT(InParts, nn.Module):
             self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
         self.norm = nn.LayerNorm(D, bias=bias) if ends else None
         self.modulation = Modulation(net.condition, D, 2) if ends and adaptive else None
-        self.head = Linear(D, outputs or states) if ends else None
+        self.head = Linear(W, outputs or states) if ends else None
         width = D // net.heads
-        rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
-        self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
-        self.given = nn.Parameter(torch.empty(D)) if net.given else None
-        self.estimates = nn.Parameter(torch.empty(states, D)) if ends and net.self_condition else None
+        rotary = axial_table(net.cells, width) if net.grid else rotary_table(net.length, width)
+        self.places = nn.Parameter(torch.empty(math.prod(net.cells), D)) if net.grid else None
+        self.given = nn.Parameter(torch.empty(W)) if net.given else None
+        self.estimates = nn.Parameter(torch.empty(states, W)) if ends and net.self_condition else None
         self.latent = nn.Embedding(net.latents, D) if net.latents else None
         self.register_buffer("rotary", rotary, persistent=False)
         self.initialise()
@@ -205,12 +211,15 @@ class DiT(InParts, nn.Module):
             condition = None if condition is None else condition.repeat(2)
         c = self.conditioning(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
-        if self.latent is not None:
-            h = h + self.latent(condition)[:, None]
         if given is not None and self.given is not None:
             h = h + given[..., None] * self.given
         if beside is not None:
             h = h + (beside if streams == 1 else torch.cat((beside, torch.zeros_like(beside))))
+        pixels = h
+        if self.patches is not None:
+            h = self._placed(self.patches.join(h))
+        if self.latent is not None:
+            h = h + self.latent(condition)[:, None]
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i, x.shape[1])
             where_ = at if i + 1 == len(self.blocks) else None
@@ -218,7 +227,8 @@ class DiT(InParts, nn.Module):
                 h = checkpoint(block, h, rotary, c, view, past, where_, use_reentrant=False)
             else:
                 h = block(h, rotary, c, view, past, where_)
-        return self._end(h[:B] if at is None else h, c, at)
+        h = self._end(h[:B] if at is None else h, c, at)
+        return h if self.patches is None else self.patches.part(h, pixels)
 
     def advance(
         self,
@@ -278,7 +288,11 @@ class DiT(InParts, nn.Module):
         return self._end(h, c), Reading(x, *map(tuple, zip(*layers)))
 
     def _embed(self, x: Tensor) -> Tensor:
-        return self.embedding(x) if self.places is None else self.embedding(x) + self.places
+        h = self.embedding(x)
+        return self._placed(h) if self.patches is None else h
+
+    def _placed(self, h: Tensor) -> Tensor:
+        return h if self.places is None else h + self.places
 
     def _rotary(self, x: Tensor, cache: Cache | None, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2):
@@ -313,6 +327,10 @@ class DiT(InParts, nn.Module):
             shape = " x ".join(map(str, self.net.grid))
             raise InputError(
                 f"a network on a grid of {shape} takes all its {self.net.length:,} positions, without segments"
+            )
+        if self.patches is not None and time is not None and time.ndim > 1:
+            raise InputError(
+                f"the time is {tuple(time.shape)}; a network on patches takes one for each row, ({len(x)},), or one for all"
             )
         check_inputs(self.time_conditioned, time, self.latent if self.latents else self.classes, condition)
         if self.latents and condition is None:
