@@ -58,11 +58,6 @@ class DiT(InParts, nn.Module):
     """
 
     @property
-    def chooses(self) -> bool:
-        """Whether `features` can be asked at some positions."""
-        return self.patches is None
-
-    @property
     def sees_given(self) -> bool:
         """Whether the network sees which positions are given."""
         return self.given is not None
@@ -101,6 +96,7 @@ class DiT(InParts, nn.Module):
                 "a mixture over a latent is for networks without classes and blocks; leave `net.latents` out"
             )
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
+        self.chooses = net.patch == 1  # whether `features` can be asked at some positions
         self.latents = net.latents
         D, W = net.hidden, net.hidden // net.patch
         adaptive = time or net.constant or net.classes > 0
