@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the networks of this study, and the long run. A run that was stopped goes on where it was.
 #
-#   studies/nouns/nouns.sh [FOLDER] [NAME ...]      unet u-vit: the short runs; nouns: the long one, not by default
+#   studies/nouns/nouns.sh [FOLDER] [NAME ...]      unet u-vit: the short runs; patches: the long one, not by default
 set -euo pipefail
 folder=${1:-runs/nouns}
 shift || true
@@ -21,9 +21,13 @@ for name in "${@:-unet u-vit}"; do
         train unet --net.kind unet --net.channels 16 --net.multipliers 1 2 4 8 --net.blocks 1 --net.attention 8 "${short[@]}" ;;
       u-vit) # 0.9M parameters
         train u-vit "${uvit[@]}" "${short[@]}" ;;
-      nouns) # with the head as class, which half of the pictures come without; 1,024,000 pictures
-        train nouns "${uvit[@]}" --data.labels --train.label-dropout 0.5 --train.batch 16 --train.steps 64000 \
-          --train.lr 2e-3 --train.warmup 500 --train.ema 0.9995 --train.validate-every 4000 --train.validate-rows 256 ;;
+      patches) # 6.6M parameters; with the head as class, which half of the pictures come without
+        patches=(--net.kind dit --net.patch 4 --net.layers 6 --net.hidden 256 --net.heads 4 --data.labels
+          --train.label-dropout 0.5 --train.optimizer muon --train.batch 32 --train.lr 3e-3 --train.validate-rows 256)
+        train constant "${patches[@]}" --train.steps 6654 --train.decay constant --train.warmup 200 --train.ema 0.999 \
+          --train.validate-every 1000
+        train patches "${patches[@]}" --train.start "$folder/constant" --train.steps 2400 --train.warmup 20 --train.ema 0.998 \
+          --train.validate-every 800 ;;
       *) echo "no run $run"; exit 2 ;;
     esac
   done
