@@ -24,7 +24,7 @@ NAMES = {
     "train.optimizer=muon train.precision=bfloat16": "Muon at 3e-3",
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3": "Muon",
 }
-LONG = 1000  # steps
+LENGTHS = {"": 1000, ", longer": 2000, ", longest": 10_000}  # steps at most
 LOOKS = {
     "AdamW, float32": ("ink", (0, (1, 1.5))),
     "AdamW": LINES[0],
@@ -32,7 +32,7 @@ LOOKS = {
     "Muon": ("blue", "-"),
 }
 Curve = list[tuple[float, float]]
-Panel = tuple[str, str, bool]  # text, method, whether the trainings are the long ones
+Panel = tuple[str, str, str]  # text, method, how long the trainings are
 
 
 def read() -> dict[Panel, dict[tuple[str, int], Curve]]:
@@ -44,7 +44,8 @@ def read() -> dict[Panel, dict[tuple[str, int], Curve]]:
             curves[key].append((float(row["seconds"]), float(row["bound"])))
     panels = defaultdict[Panel, dict[tuple[str, int], Curve]](dict)
     for (text, method, variant, _, steps), curve in curves.items():
-        panels[text, method, int(steps) > LONG][variant, int(steps)] = curve
+        length = next(name for name, most in LENGTHS.items() if int(steps) <= most)
+        panels[text, method, length][variant, int(steps)] = curve
     return panels
 
 
@@ -60,14 +61,14 @@ def draw(panels: dict[Panel, dict[tuple[str, int], Curve]]) -> Figure:
     axes = figure.subplots(rows, 3, squeeze=False).flatten()
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
-    for ax, ((text, method, long), variants) in zip(axes, panels.items()):
+    for ax, ((text, method, length), variants) in zip(axes, panels.items()):
         others = iter(LINES[2:])
         for (variant, _), curve in variants.items():
             colour, dashes = LOOKS.get(name(variant)) or next(others)
             look: dict[str, Any] = {"color": COLOURS[colour], "ls": dashes}
             ax.plot(*zip(*curve), label=name(variant), marker="o", ms=2.5, **look)
         top = max(curve[min(2, len(curve) - 1)][1] for curve in variants.values())
-        ax.set(title=f"{text}, {method}" + ", longer" * long, xlim=(0, None), ylim=(None, top))
+        ax.set(title=f"{text}, {method}{length}", xlim=(0, None), ylim=(None, top))
         ax.legend(fontsize=7, frameon=False)
     figure.supxlabel("processor seconds of the steps", fontsize=9)
     figure.supylabel("bound, nats/token", fontsize=9)
