@@ -40,12 +40,11 @@ from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.settings import with_settings
 
 HERE = Path(__file__).parent
-SHARED = Path("../shared/data")
 TEXTS = {
-    "stories": SHARED / "simple-stories/tinystories-train.txt.xz",
-    "wikitext-2": SHARED / "wikitext-2/train.txt.xz",
-    "text8": SHARED / "text8/text8_first_6877825.xz",
-    "shakespeare": SHARED / "tinyshakespeare/input.txt",
+    "stories": "simple-stories/tinystories-train.txt.xz",
+    "wikitext-2": "wikitext-2/train.txt.xz",
+    "text8": "text8/text8_first_6877825.xz",
+    "shakespeare": "tinyshakespeare/input.txt",
     "shipped": None,  # the megabyte of stories that comes with Zellige
 }
 NET = Net(layers=4, hidden=128, heads=4, length=128, conv=7)
@@ -105,11 +104,9 @@ class Learner:
         return result.value
 
 
-def learner(text: str, method: str, variant: str, steps: int, seed: int) -> Learner:
+def learner(data: Data, method: str, variant: str, steps: int, seed: int) -> Learner:
     settings: dict[str, str] = dict(pair.split("=") for pair in variant.split())
     shape, zero = settings.pop("shape", "cosine"), bool(settings.pop("zero", ""))
-    path = TEXTS[text]
-    data = Data("stories") if path is None else Data("text", path=str(path), tokenizer="bpe:1024")
     sections = with_settings(
         {
             "options": METHODS[method].Config(),
@@ -143,10 +140,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="of the first variant")
     parser.add_argument("--after", type=int, default=0, help="variants that only give the time of a step")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=Path, default=Path("data"), help="a folder with a subfolder for each text")
     parser.add_argument("--table", type=Path, default=HERE / "curves.csv")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    make = lambda variant, steps: learner(chosen.text, chosen.method, variant, steps, chosen.seed)  # noqa: E731
+    path = TEXTS[chosen.text]
+    data = Data("stories") if path is None else Data("text", path=str(chosen.data / path), tokenizer="bpe:1024")
+    make = lambda variant, steps: learner(data, chosen.method, variant, steps, chosen.seed)  # noqa: E731
     seconds = seconds_of_a_step([make(variant, 1000) for variant in chosen.variants])
     print(
         *(f"{1e3 * s:.1f} ms  {seconds[0] / s:.2f}  {v!r}" for v, s in zip(chosen.variants, seconds)),

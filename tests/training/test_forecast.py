@@ -144,6 +144,12 @@ def test_the_line_of_half_an_hour():
     )
 
 
+def test_where_the_small_network_does_not_fit_the_data_there_is_no_line():
+    config, method = example(steps=10_000, batch=8, validate_rows=0)
+    config = replace(config, net=Net(layers=1, hidden=18, heads=3, length=81, grid=(9, 9), patch=3))
+    assert half_an_hour(config, method, Integers(7), 1000.0) == ""  # width 128 has no part for each of 3 pixels
+
+
 @pytest.mark.parametrize(
     ("per_step", "steps"),
     [(0.1799, 10_000), (0.1999, 9000), (0.359, 5000), (0.999, 1800), (7.2, 200), (500.0, 100)],

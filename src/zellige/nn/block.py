@@ -104,8 +104,8 @@ class Net:
         default=(16,),
     )
     patch: int = option(
-        "for dit, of images: the transformer reads patches of this many pixels a side, all colours of them, instead of "
-        "each pixel: 4 is 16 times fewer positions. 1: each pixel",
+        "for dit on images: side of the square patches, in pixels, that the transformer reads instead of single pixels; 4 "
+        "makes its sequence 16 times shorter. 1: single pixels",
         default=1,
         minimum=1,
     )
@@ -131,7 +131,6 @@ class Net:
                 f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` "
                 f"{self.length:,}; they must be as many"
             )
-
         if self.hidden % self.patch:
             raise InputError(
                 f"`net.hidden` is {self.hidden}; with `net.patch` {self.patch} it must be a multiple of {self.patch}, since "

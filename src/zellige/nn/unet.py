@@ -85,7 +85,7 @@ def modulations(modulation: Modulation | None, c: Tensor | None, parts: int) -> 
     return tuple(vector[:, None] for vector in modulation(F.silu(c)))
 
 
-class Patches(nn.Module):
+class PatchTransformer(nn.Module):
     """Images (B, channels, H, W) -> (B, channels, H, W), through `net.layers` blocks on a patch a position.
 
     An odd side is padded with a line of zeros. The conditioning is (B or 1, condition). Each position has an embedding;
@@ -251,7 +251,7 @@ class UNet(nn.Module):
                 self.down.append(ResBlock(width, outputs_, net, adaptive, attention[i]))
                 skips.append(width := outputs_)
         if net.kind == "u-vit":
-            self.middle = nn.ModuleList([Patches(width, self.image[:2], net, adaptive)])
+            self.middle = nn.ModuleList([PatchTransformer(width, self.image[:2], net, adaptive)])
         else:
             self.middle = nn.ModuleList(ResBlock(width, width, net, adaptive, a) for a in (True, False))
         self.up = nn.ModuleList()

@@ -302,8 +302,8 @@ def half_an_hour(
         sizes = {k: v for k, v in SMALL.items() if k not in unread_fields}
         _, usual = SIZES[CPU].of(getattr(config.data, "name", ""), type(method), config.net.kind)
         train = replace(config.train, batch=usual.batch, optimizer=usual.optimizer, lr=usual.lr, ema=usual.ema)
-        smaller = replace(config, net=replace(config.net, **sizes), train=train)
         try:
+            smaller = replace(config, net=replace(config.net, **sizes), train=train)
             with torch.random.fork_rng(devices=[]):
                 trial = build(
                     type(method), tokenizer.size, smaller.net, config.options, smaller.net.length, method.ordered
