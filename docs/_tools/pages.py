@@ -22,16 +22,21 @@ from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
 from zellige.plugins.evaluations.bracket import two_sides
 from zellige.plugins.studies.probes import probe
+from zellige.samplers.guide import Truncation
 from zellige.samplers.speculative import Speculative
 
 DOCS = Path(__file__).parents[1]
 COLUMNS = (
-    "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the value of `zellige "
-    "evaluate` that bounds the likelihood of its samples; *evaluations*: of the network."
+    "*Draws from*: the distribution of its samples. *Needs*: what the method must have. *Bounded by*: the value of "
+    "`zellige evaluate` that bounds the likelihood of its samples. *Evaluations*: network evaluations per sample."
 )
 IN_ONE_ORDER = (
     "*= in one order*: the likelihood is exact if the tokens are revealed one by one in a fixed order "
     "([any-order likelihood](../learn/glossary.md#any-order-likelihood)).\n"
+)
+
+SHARED = (
+    "[`--temperature`, `--top-p` and `--top-k`](../guides/sample.md#the-options-that-matter) work with it as with other samplers."
 )
 
 LIKELIHOODS: dict[str, Any] = {  # page: the file that computes it
@@ -174,12 +179,16 @@ def folded(summary: str, text: str) -> str:
 
 
 def option_table(cls: Any) -> str:
-    """The options of a sampler, as its fields declare them."""
+    """The options of a sampler, as its fields declare them; those of every sampler are named in a sentence."""
+    entries, shared = options_of(cls), options_of(Truncation)
     rows = [
-        [f"`--{(entry.flag or entry.name).replace('_', '-')}`", f"`{entry.default}`", prose(entry.help)]
-        for entry in options_of(cls).values()
+        [f"`--{(entry.flag or entry.name).replace('_', '-')}`", "" if entry.default is None else f"`{entry.default}`"]
+        + [prose(entry.help)]
+        for entry in entries.values()
+        if entry != shared.get(entry.name)
     ]
-    return table(rows, ["option", "default", ""]) if rows else "None but those of every sampler.\n"
+    options = table(rows, ["option", "default", ""]) if rows else ""
+    return options + (f"\n{SHARED}\n" if shared.keys() <= entries.keys() else "")
 
 
 def without_docstring(code: str) -> str:
@@ -214,9 +223,20 @@ def source(module: Any) -> str:
 HEADS = {  # kind: the sentence above its list
     "methods": "The name in code style is that of the command: `zellige train mdlm`. "
     "[Choose a method](../learn/choose.md) compares them.",
-    "samplers": "The name in code style is that of the option: `zellige sample MODEL --sampler ancestral`. "
-    "[Choose a sampler](../guides/choose_sampler.md) compares them.",
+    "samplers": "Begin with one of the first three: `zellige sample MODEL --sampler confidence`, or for a model of blocks "
+    "(`bd3lm`) `--block-sampler confidence`. Models of `ar`, `flexmdm` and `csm` have one sampler each. [Choose a "
+    "sampler](../guides/choose_sampler.md) compares all.",
     "metrics": "`zellige evaluate MODEL` gives the bound, `zellige evaluate MODEL --generate` the metrics of samples.",
+}
+
+SAMPLER_GROUPS = {  # heading of the list: its samplers
+    "Try these first": ("ancestral", "confidence", "first_hitting"),
+    "For long texts, and with caches": ("blockwise", "semi_autoregressive"),
+    "To correct mistakes": ("remasking", "p2", "psi", "informed"),
+    "To steer samples": ("smc",),
+    "To save network evaluations": ("klass", "speculative"),
+    "For one method or kind of data": ("left_to_right", "insertion", "metropolis", "tau_leaping"),
+    "For studies and comparisons": ("any_order", "fixed_order", "euler", "uniformisation"),
 }
 
 KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
@@ -239,6 +259,8 @@ def index(kind: str) -> str:
         images = [name for name in names if name in of_samples() and of_samples()[name][0].of_images]
         texts = [name for name in names if name in of_samples() and name not in images]
         groups = {"Likelihoods and features": [*LIKELIHOODS], "Samples of text": texts, "Samples of images": images}
+    elif kind == "samplers":
+        groups = {title: [*members] for title, members in SAMPLER_GROUPS.items()}
     else:
         groups = {"": names}
     lines = [f"# {caption}", "", HEADS[kind], ""]
@@ -251,15 +273,13 @@ def index(kind: str) -> str:
 
 
 def in_order(kind: str) -> list[str]:
-    """The names of a kind, in the order of the guide that helps to choose, where there is one."""
-    guides = {
-        "methods": ("learn/choose.md", r"^\| `(\w+)` \|"),
-        "samplers": ("guides/choose_sampler.md", r"^\| \[`(\w+)`"),
-    }
-    if kind not in guides:
+    """The names of a kind, in the order of its list: methods as in the guide that helps to choose one."""
+    if kind == "metrics":
         return [*KINDS[kind][1]]
-    page, row = guides[kind]
-    order = re.findall(row, (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+    order = [name for members in SAMPLER_GROUPS.values() for name in members]
+    if kind == "methods":
+        guide = (DOCS / "learn" / "choose.md").read_text(encoding="utf-8")
+        order = re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)
     return sorted(KINDS[kind][1], key=order.index)
 
 
