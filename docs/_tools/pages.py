@@ -35,9 +35,7 @@ IN_ONE_ORDER = (
     "([any-order likelihood](../learn/glossary.md#any-order-likelihood)).\n"
 )
 
-SHARED = (
-    "[`--temperature`, `--top-p` and `--top-k`](../guides/sample.md#the-options-that-matter) work with it as with other samplers."
-)
+TRUNCATES = "[`--temperature`, `--top-p` and `--top-k`](../guides/sample.md#the-options-that-matter) work as usual.\n"
 
 LIKELIHOODS: dict[str, Any] = {  # page: the file that computes it
     "bound": bound,
@@ -182,13 +180,16 @@ def option_table(cls: Any) -> str:
     """The options of a sampler, as its fields declare them; those of every sampler are named in a sentence."""
     entries, shared = options_of(cls), options_of(Truncation)
     rows = [
-        [f"`--{(entry.flag or entry.name).replace('_', '-')}`", "" if entry.default is None else f"`{entry.default}`"]
-        + [prose(entry.help)]
+        [
+            f"`--{(entry.flag or entry.name).replace('_', '-')}`",
+            "" if entry.default is None else f"`{entry.default}`",
+            prose(entry.help),
+        ]
         for entry in entries.values()
         if entry != shared.get(entry.name)
     ]
     options = table(rows, ["option", "default", ""]) if rows else ""
-    return options + (f"\n{SHARED}\n" if shared.keys() <= entries.keys() else "")
+    return options + (f"\n{TRUNCATES}" if shared.keys() <= entries.keys() else "")
 
 
 def without_docstring(code: str) -> str:

@@ -1,40 +1,38 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
-One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. It works with
-every prediction and every process. It samples from the T-step model, whose distance from the continuous-time model is
-of order 1 in 1/T.
+The same step is MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie and D3PM's step. It works with every
+prediction and every process. It samples from the T-step model, whose distance from the continuous-time model is of
+order 1 in 1/T.
 
-**Choose, then predict.** For an absorbing process, whether a mask is revealed between t and s does not depend on the
-network: the probability is (alpha_s - alpha_t)/(1 - alpha_t), and its token is sampled from the clean posterior. So the
-positions are sampled first. The network is evaluated only for sequences in which something changes, and its head only
-at those positions. The distribution is that of the plain kernel. The cost is at most one network evaluation for each
-revealed position, as with the caches of MDLM and RADD, but without a cache and also for time-conditioned networks. It
-is MD4's `mean` sampler. If the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score
-(SEDD) itself determines whether a mask is revealed: it is evaluated at all masks, and sampled from at those that are
-revealed.
+**Choose, then predict.** For absorbing noise, whether a mask is revealed between t and s does not depend on the
+network: the probability is (alpha_s - alpha_t)/(1 - alpha_t). So the positions to reveal are sampled first, and then
+their tokens from the clean posterior p(x_0 | x_t). The distribution is that of the plain kernel, for at most one
+network evaluation per revealed position. The caches of MDLM and RADD reach the same cost, but only for networks without
+a time input. If each token has its own alpha (GenMD4), thinning keeps it exact. A score (SEDD) itself determines
+whether a mask is revealed, so it is evaluated at all masks.
 
-**Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean
-tokens alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of
-UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains
-q(x_t | x_s) (`mu`). Temperature 0 is different: tokens are the likeliest, and which masks are revealed stays random.
+**Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: only in the step to
+clean tokens (`last`, as D3PM's published code), or in every step (`every`). For uniform noise, the published code of
+UDLM and Duo ends with the likeliest token of the network's softmax, without the factor q(x_t | x_s) of the kernel
+(`mu`). Temperature 0 is different: tokens are the likeliest, but which masks are revealed stays random.
 
-**Gumbel noise in float32.** Published code samples with float32 Gumbel noise, which is cut off above, so improbable
-states never win (Zheng et al. 2024). In many steps each token of a step is improbable, so more are cut off, which acts
-as a lower temperature. The option `gumbel_bits` 24 samples with the same cut, in closed form
-(`core.random.truncated_gumbel`); without it samples are exact.
+**Gumbel noise in float32.** Published code samples with float32 Gumbel noise, which has a largest value. So very
+improbable states are never sampled, which acts as a lower temperature if there are many steps (Zheng et al. 2024).
+`gumbel_bits` 24 samples with the same cut, in closed form (`core.random.truncated_gumbel`). Without it samples are
+exact.
 
-**A latent.** The network of a student of `zellige train distill --by di4c` has another input, a latent of M equally
-likely values. Each step samples one for all positions of a sequence, so the tokens of a step depend on each other.
+**A latent.** The network of a student of `zellige train distill --by di4c` has a second input, a latent of M equally
+likely values. Each step samples one latent for all positions of a sequence, so the tokens of a step depend on each
+other.
 
 **A carried estimate.** A network with self-conditioning reads an estimate of the clean text. With `estimate` carried
-that is its own from the step before, which makes another model (`samplers.carried`).
+this is its own prediction from the step before, which makes another model (`samplers.carried`).
 
-**Grids** of times go from the start of sampling to clean tokens. `uniform` is even in t; `cosine` has more steps near
-t = 1 (MD4, eq. 6). `log-snr` is even in log(alpha / (1 - alpha)), for scores under uniform noise (SEDD): there a step
-multiplies errors of the network by about alpha_s / alpha_t, which is large in the first steps of the uniform grid. In
-discrete time all times are some of the process's own. `published` goes from t = 1 to 1e-5 (MD4: 0) and then, in one
-more step, to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4 does (`samplers.grid`); this is not
-the distribution of the T-step model.
+**Grids** of times go from the start of sampling to clean tokens. `uniform` is even in t. `cosine` has more steps near t
+= 1 (MD4, eq. 6). `log-snr` is even in log(alpha / (1 - alpha)), for scores under uniform noise (SEDD): there a step
+multiplies errors of the network by about alpha_s / alpha_t, which is large in the first steps of the uniform grid.
+`published` goes from t = 1 to 1e-5 (MD4: 0) and then, in one more step, to clean tokens, as the authors' code does
+(`samplers.grid`). This is not the distribution of the T-step model.
 """
 
 import math
@@ -62,7 +60,7 @@ from .sampler import Exactness, State
 Argmax = Literal["none", "last", "every", "mu"]
 LARGEST = 1 << 24  # B L K up to which the head at all positions takes a GPU less time than it would be waited for
 LAST: dict[str, Any] = {
-    "help": "the last step, to clean tokens: take the likeliest tokens (last), or sample them (none)"
+    "help": "in the last step, to clean tokens: take the likeliest tokens (last), or sample them (none)"
 }
 
 
@@ -71,20 +69,20 @@ class Ancestral(OnGrid):
     """The reverse kernel on a grid of times."""
 
     argmax: Argmax = option(
-        "take the likeliest token instead of sampling: in the last step, to clean tokens (last), in every"
-        " step (every), or never (none); for ancestral also mu: in the last step the likeliest token of "
-        "the network's prediction",
+        "steps that take the likeliest token instead of a sample: none, last (to clean tokens), or every; for ancestral "
+        "also mu: the last step takes the likeliest token of the network's prediction",
         default="none",
     )
     gumbel_bits: int = option(
-        "truncate Gumbel noise as if made from uniform numbers of this many bits (published code: 24); 0: exact",
+        "sample like published code whose Gumbel noise comes from uniform numbers of this many bits (24), so that very "
+        "improbable tokens never occur; 0: exact",
         default=0,
         minimum=0,
         maximum=53,
     )
     estimate: Literal["own", "carried"] = option(
-        "for a network with self-conditioning, the prediction that it reads: of a first pass in the same "
-        "step (own), or of the step before (carried): one pass instead of two, but another distribution",
+        "for a network with self-conditioning, the prediction that it reads: own (of a first pass in the same step) or "
+        "carried (of the step before: half the passes, but another distribution)",
         default="own",
     )
     choose: bool = option(**CHOOSE, default=True)

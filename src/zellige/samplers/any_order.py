@@ -1,14 +1,14 @@
-"""Any-order sampling: tokens one after the other in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736,
+"""Any-order sampling: tokens one after another in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736,
 section 3.3).
 
-A network for masked tokens without time conditioning is an any-order autoregressive model: its distribution is
+A network for masked tokens without a time input is an any-order autoregressive model. Its distribution is
 
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
-Sampling the positions uniformly, one a step, samples from that distribution without error. It is that of the
-continuous-time model, of `first_hitting`, and of `ancestral` with infinitely many steps. `per_step` tokens at once are
-sampled independently given the rest, which is not exact. It works with absorbing noise with one alpha for all tokens,
-and every prediction.
+Each step reveals one position, drawn uniformly, so the samples have this distribution without error. It is that of the
+continuous-time model, of `first_hitting`, and of `ancestral` with infinitely many steps. With `per_step` above 1, the
+tokens of a step are sampled independently given the others, which is not exact. Works with absorbing noise with one
+alpha for all tokens, and every prediction.
 """
 
 from typing import ClassVar
@@ -28,7 +28,7 @@ from .sampler import Exactness, Sampler
 
 @declared
 class AnyOrder(Sampler):
-    """One token a step, or several, at positions drawn uniformly; exact with one."""
+    """One token per step, or several, at positions drawn uniformly; exact with one."""
 
     per_step: int = option(**PER_STEP, default=1)
 

@@ -3,19 +3,19 @@
 
     p(x) = prod over blocks of p(block | the blocks before)
 
-The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read
-once: its keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product
-of the inner sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt
-of any length costs one network evaluation.
+This is the outer loop of block diffusion. In each block another sampler runs from masks to tokens. Then the block is
+read once: its keys and values are the context (`State.context`) of the later blocks. The distribution is the product of
+the inner sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt
+within the window costs one network evaluation.
 
-**Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each.
-One that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of
-its own length L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache
-is possible: what it makes of earlier tokens depends on the later ones.
+**Two kinds of networks.** A network of blocks (bd3lm) reads one block of `method.block` tokens after another, from a
+cache. A network of whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its
+own length L, then `stride` tokens at a time, given the last L - stride tokens. It has no cache, because its hidden
+states of earlier tokens depend on the later ones.
 
-**Any length.** A text may be longer than the length L of the network. The network then sees a window of L tokens that
-ends with the current block. The last block is always sampled whole, and cut where the text ends: a shorter text with
-the same seed is the beginning of the longer one.
+**Any length.** In a text longer than the network's length L, the network sees a window of L tokens that ends with the
+current block. The last block is always sampled whole, and cut where the text ends. So a shorter text with the same seed
+is the beginning of the longer one.
 """
 
 from dataclasses import replace
@@ -40,13 +40,11 @@ from .sampler import LOOK, State
 
 @declared
 class Blockwise(InBlocks, Growing):
-    """One block after the other, each written by another sampler. `state.memory` is a `Growth`.
-
-    The steps are those inside each block.
-    """
+    """One block after another, each written by another sampler, whose steps are per block. `state.memory` is a
+    `Growth`."""
 
     stride: int | None = option(
-        "tokens of a block, if the network has no blocks (default: half its length)",
+        "tokens of each later block, for a network without blocks (default: half its length)",
         default=None,
         minimum=1,
         maximum=TOKENS,

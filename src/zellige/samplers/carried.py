@@ -1,18 +1,18 @@
-"""A carried estimate: a network with self-conditioning reads what it said in the step before, and not its first pass at
-this one.
+"""A carried estimate: a network with self-conditioning reads its prediction of the step before, not that of a first
+pass in the same step.
 
-As the code of Analog Bits (Chen et al. 2022, arXiv 2208.04202) does, which saves one of two passes. In the first step
-the network reads no estimate, as in half of the rows of a training.
+This saves one of two passes, as the code of Analog Bits does (Chen et al. 2022, arXiv 2208.04202). In the first step
+the network reads no estimate, as for half of the texts in training.
 
-**Another model.** What a step draws from depends on x_t and on the estimate e_t, which is a function of the path x_T,
-..., x_t so far. The texts alone are no Markov chain any more. With q of the noise, the T-step model has the bound
+**Another model.** The distribution of a step depends on x_t and on the estimate e_t, which is a function of the path
+x_T, ..., x_t so far. So the texts alone are no Markov chain. With the noise q, the T-step model has the bound
 
     -log p(x_0) <= KL( q(x_T | x_0) || prior )
                    + E_q(path | x_0) sum over steps of KL( q(x_s | x_t, x_0) || p(x_s | x_T, ..., x_t) )                  (1)
 
 by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_T
 ~ q(x_T | x_0) and x_s ~ q(x_s | x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds
-the model of two passes, which is another.
+another model, that of two passes.
 """
 
 from dataclasses import replace

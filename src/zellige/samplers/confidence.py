@@ -1,10 +1,9 @@
 """Confidence-based unmasking: the most confident predictions come first (MaskGIT, arXiv 2202.04200).
 
-The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over
-all orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps.
-With one token a step, the product of its predictions in that order is their exact distribution. An exact network has
-the same distribution in every order; a trained one does not. Several tokens at once are sampled independently, which
-costs least where the network is confident: in few steps the texts often look better.
+A step evaluates the network at all masks, and samples the n most confident. The model's distribution is an average over
+all orders, but here the network chooses the order. So **these are not samples of the model**, whatever the number of
+steps. With one token a step, the product of its predictions in that order is their exact distribution. An exact network
+has the same distribution in every order; a trained one does not.
 
 Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 
@@ -12,8 +11,8 @@ Confidence c is measured on the model's clean posterior p before truncation, eac
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
     entropy        1 - H(p) / log V
 
-How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >= ... are the confidences, H_i the
-entropies:
+A step reveals at least one mask. How many is one of five rules, where c_1 >= c_2 >= ... are the confidences and H_i the
+entropies in the same order:
 
     equally many      so that `steps` steps are enough                        (MaskGIT)
     per_step k        k                                                       (LMDeploy: low_confidence_static)
@@ -21,16 +20,16 @@ entropies:
     factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM)
     entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857)
 
-**The error of an entropy bound is known.** n tokens that are sampled independently lose what they say of each other:
-their total correlation, sum_i H_i - H(joint), in nats of KL divergence. H(joint) is at least max_i H_i. So with the
-exact network each step loses at most g nats, and
+**The error of an entropy bound is known.** n tokens that are sampled independently lose their total correlation, sum_i
+H_i - H(joint), in nats of KL divergence. H(joint) is at least max_i H_i. So with the exact network each step loses at
+most g nats, and
 
     KL(data || samples) <= g E[steps]
 
 where E[steps] is the mean number of steps over the data. g = 0 has no error. A trained network has errors of its own,
-which this does not bound.
+to which this bound does not apply.
 
-It works with absorbing noise and every prediction. A network with a time input gets the time at which the noise has, on
+Works with absorbing noise and every prediction. A network with a time input gets the time at which the noise has, on
 average, as many masks as there are now.
 """
 
@@ -115,8 +114,8 @@ class Confidence(NetworkChooses):
         above=0,
     )
     entropy_bound: float | None = option(
-        "reveal the masks of lowest entropy, as many that their entropies without the largest add up to at most this, in "
-        "nats; larger values reveal more",
+        "reveal as many of the most confident masks as possible whose entropies, without the largest, sum to at most "
+        "this, in nats; larger values reveal more",
         default=None,
         kw_only=True,
         minimum=0,

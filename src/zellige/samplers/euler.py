@@ -1,15 +1,15 @@
-"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix
+"""Euler sampling: the reverse rate held constant for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix
 D.3).
 
     p(x_s = y | x_t) = (t - s) Rhat_t(x_t, y),  y != x_t;    p(x_s = x_t | x_t) = 1 - (t - s) sum_y Rhat_t(x_t, y)
 
-position by position, a negative entry clipped at zero and the others normalised. The error is of order 1 in 1/steps, as
-that of `ancestral`, which integrates the known part of the rate exactly; for loglinear absorbing noise the two differ
-in the first and the last step only. It works with every prediction, in continuous time.
+at each position. A negative entry is clipped at zero and the others are normalised. The error is of order 1 in 1/steps,
+as that of `ancestral`, which integrates the known part of the rate exactly; for loglinear absorbing noise the two
+differ in the first and the last step only. Works with every prediction, in continuous time.
 
-The first step, from the prior or t = 1, where the rate may be infinite, and the last one, to clean tokens, are jumps and
-have no rate: they use the reverse kernel. For absorbing noise with one alpha the network is evaluated only where a mask
-is revealed (see `ancestral`).
+Two steps use the reverse kernel, because they have no finite rate: the first, from the prior or t = 1, and the last, to
+clean tokens. For absorbing noise with one alpha the network is evaluated only where a mask is revealed (see
+`ancestral`).
 """
 
 from typing import ClassVar

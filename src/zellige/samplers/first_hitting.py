@@ -1,19 +1,20 @@
 """First-hitting sampling of absorbing processes: one token at a time (Zheng et al. 2024, arXiv 2409.02908, section
 4.2).
 
-The times at which masks are revealed do not depend on the network. With n masks left at time t the next is revealed
-when 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each
-step reveals one token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
+The times at which masks are revealed do not depend on the network. With n masks left at time t, the next one is
+revealed when 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So
+each step reveals one token at its exact time, as infinitely many ancestral steps do. Works with predictions that are
+distributions (`Mean` and `LeaveOneOut`).
 
-**Samples from** the continuous-time model, whose bound `evaluate` prints. At the ends of the schedule, where alpha is not
-quite 0 or 1, tokens are revealed one by one, too. A model with a jump at each end, as in published bounds, samples all
-tokens of a jump at once. The two differ if two or more tokens fall in one jump: of 1,024 tokens with probability 0.27
+**Samples from** the continuous-time model, whose bound `evaluate` prints. At the ends of the schedule, where alpha is
+not quite 0 or 1, tokens are also revealed one by one. Published bounds have a jump at each end instead, which samples
+all its tokens at once. The two differ if two or more tokens fall into one jump: of 1,024 tokens with probability 0.27
 if alpha(1) = 1e-3, and 0.005 if it is 1e-4.
 
-**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, which depends on the
-network. The largest w bounds it. So candidates come at the rate of the largest w; the network is evaluated there, and a
-sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). A token may thus take several
-network evaluations.
+**An exponent for each token** (GenMD4): a mask becomes k at the rate mu_k w_k / tau, which depends on the network
+through mu. So candidates come at the rate of the largest w. The network is evaluated at each candidate, and a sampled k
+is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). A token may thus take several network
+evaluations.
 """
 
 from dataclasses import replace

@@ -1,13 +1,13 @@
-"""Fixed-order sampling: tokens one after the other in a given order (RADD, arXiv 2406.03736, section 3.3).
+"""Fixed-order sampling: tokens one after another in a given order (RADD, arXiv 2406.03736, section 3.3).
 
-A network for masked tokens without time conditioning is, in one order, an autoregressive model. With one token a step
-its distribution is
+A network for masked tokens without a time input is an autoregressive model in each order. With one token a step its
+distribution is
 
     p(x) = prod_l p(x_order(l) | the tokens before)
 
-whose likelihood is known exactly (RADD's estimators for an order). It is not the distribution of the diffusion model,
-which is the average over all orders, unless the network's conditional distributions agree with one another, as the
-exact ones do. For absorbing noise with one alpha for all tokens, and every prediction.
+whose likelihood is known exactly (RADD's estimators for an order). The diffusion model is the average over all orders.
+The two are equal if the network's conditional distributions agree with one another, as the exact ones do. Works with
+absorbing noise with one alpha for all tokens, and every prediction.
 """
 
 import functools
@@ -25,7 +25,7 @@ from .sampler import Exactness
 
 @declared
 class FixedOrder(AnyOrder):
-    """One token a step, or several, in a given order."""
+    """One token per step, or several, in a given order."""
 
     per_step: int = option(**PER_STEP, default=1, kw_only=True)
     order: str | Sequence[int] = option(
@@ -33,8 +33,8 @@ class FixedOrder(AnyOrder):
         default="forward",
     )
     given: Literal["skipped", "counted"] = option(
-        "given tokens in the count of `per_step`: skipped, or counted from the first mask on, as "
-        "LMDeploy's `sequential` does",
+        "whether given tokens count for `per_step`: skipped (no), or counted (from the first mask on, as LMDeploy's "
+        "`sequential` does)",
         default="skipped",
         kw_only=True,
     )

@@ -3,12 +3,12 @@
 `auto` is the grid of the method (`Diffusion.sampling_grid`): cosine for MD4 with its linear schedule, uniform for the
 others.
 
-`published` is that of its authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one more to
-CLEAN, which fills in what is still noise (`argmax` last: with the likeliest tokens). RADD's own last step goes to
-CLEAN. A number is the size of a step: from t = 1 to 0, the last of them shorter where it does not divide 1.
+`published` is the grid of the authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one
+more to CLEAN, which fills in what is still noise (with `argmax` last: with the likeliest tokens). RADD's own last step
+goes to CLEAN. A number is the length of a step: from t = 1 to 0, the last step shorter if the length does not divide 1.
 
-Of a model of T steps fewer steps are a coarse chain: some of its own times, as evenly spaced as these are (`uniform`),
-or those next to another grid. Every number of steps up to T has one, whether it divides T or not.
+A model of T steps also has grids of fewer steps, a coarse chain. They consist of some of its own times: as evenly
+spaced as possible (`uniform`), or those next to another grid. The number of steps need not divide T.
 """
 
 import math

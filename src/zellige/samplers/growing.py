@@ -167,7 +167,7 @@ class Growing(Sampler):
     `state.memory` is a `Growth`."""
 
     window: int | None = option(
-        "tokens that the network sees at most (default: its own length)",
+        "largest number of tokens that the network sees (default: its own length)",
         default=None,
         kw_only=True,
         minimum=1,

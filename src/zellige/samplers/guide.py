@@ -1,11 +1,11 @@
 """Truncation: change a model's distribution while sampling. A wrapper of a method is used as a method by samplers.
 
 `Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it
-means the same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is
-temperature 0.
+means the same for every method. For an autoregressive model it acts on the distribution of the next token. Greedy
+decoding is temperature 0.
 
-Guidance (`guidance`) takes the same form, a method around a method whose `predict` and `next` change what the method
-inside says: `run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
+Guidance (`guidance`) has the same form: a method around a method, whose `predict` and `next` change the predictions of
+the inner one. `run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
 """
 
 import copy
@@ -40,9 +40,9 @@ class Truncation:
 
 
 class Wrapper:
-    """A method around a method, with its interface and another distribution, so it has no bound.
+    """A method around a method, with the same interface and another distribution, so it has no bound.
 
-    A subclass overrides `predict` (and `next`, for autoregressive models), and says in `changes` what changes the
+    A subclass overrides `predict` (and `next`, for autoregressive models). Its `changes` names what changes the
     distribution.
     """
 
@@ -129,7 +129,7 @@ def temperature(p: Tensor, value: float) -> Tensor:
 
 @checked
 def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
-    """The smallest set of tokens whose probability reaches value, the others at zero; not normalised, (*, K) -> (*, K).
+    """Keep the smallest set of likeliest tokens whose probability reaches value; not normalised, (*, K) -> (*, K).
 
     The token that crosses the threshold stays, and so do ties with it. With `drop` they are dropped: the result is the
     largest such set whose probability is at most value. The likeliest token and ties with it always stay.
@@ -149,8 +149,7 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
 
 @checked
 def top_k(p: Tensor, value: int | None) -> Tensor:
-    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised,
-    (*, K) -> (*, K)."""
+    """Keep the `value` likeliest tokens and ties with the last of them; not normalised, (*, K) -> (*, K)."""
     if value is None:
         return p
     at_least("value", value, 1)

@@ -1,4 +1,4 @@
-"""What samplers that write a text in blocks share: the sampler inside each block."""
+"""Shared part of samplers that write a text in blocks: the sampler inside each block."""
 
 import functools
 from typing import ClassVar
@@ -10,10 +10,10 @@ from .sampler import Exactness, Sampler, find
 
 @declared
 class InBlocks(Sampler):
-    """A sampler that has each block of a text written by another one, its `inner`."""
+    """A sampler whose `inner` sampler writes each block of a text."""
 
     block_sampler: str | Sampler = option(
-        "sampler that fills each block; its options can be given as well",
+        "sampler that fills each block; you can also give its options",
         default="ancestral",
     )
 

@@ -1,6 +1,6 @@
-"""Informed predictor-corrector: tokens are drawn again from their distribution given all others (arXiv 2605.22765).
+"""Informed predictor-corrector: tokens are sampled again given all others (arXiv 2605.22765).
 
-After a step to s a corrector step draws some tokens again, at the same time s, from
+After a step to s, a corrector step samples some tokens again at the same time s, from
 
     p_s(x^i = y | the others)  in proportion to  p_s(y, the others) / p_s(x^i, the others),    the score at s
 
@@ -8,18 +8,18 @@ which follows from every prediction (`core.prediction.given_others`); from a lea
 absorbing noise a corrector step turns masks into tokens and tokens into masks. It costs one network evaluation.
 
 **One position, chosen at random, keeps p_s exactly** with the exact network: it is a Gibbs step. Several positions at
-once do not, since they are drawn independently; nor does a choice that looks at the tokens. Positions are chosen one
-after another in proportion to exp(score / tau), tau = `pick_temperature`:
+once do not, since they are sampled independently. A choice that looks at the tokens does not either. Positions are
+chosen one after another in proportion to exp(score / tau), tau = `pick_temperature`:
 
     random           score 0
     probability      - log p_s(the token | others)
     confidence       - log max_y p_s(y | others)
     margin           log max p_s(another token | others) - log p_s(the token | others)
 
-**Self-correction** of GIDD (arXiv 2503.04482). After the last step, `revise` steps each evaluate the network at the
-time `revise_time`, and draw a token for every position from its distribution given the others at `revise_temperature`.
-Where that is another token, it replaces the old one, at most `resample` times in a step, most likely tokens first. This
-moves towards likely texts and keeps no distribution.
+**Self-correction** of GIDD (arXiv 2503.04482). After the last step there are `revise` more steps. Each evaluates the
+network at the time `revise_time`, and samples a token for every position from its distribution given the others at
+`revise_temperature`. Where this differs from the present token, it replaces it, at up to `resample` positions per step,
+the most likely new tokens first. This moves towards likely texts and keeps no distribution.
 """
 
 from dataclasses import replace
@@ -52,20 +52,20 @@ class Informed(Ancestral):
     corrections: int = option("corrector steps after each step", default=1, minimum=0, maximum=CORRECTIONS)
     resample: int = option("tokens that each corrector step samples again", default=1, minimum=1, maximum=TOKENS)
     pick: Literal["random", "probability", "confidence", "margin"] = option(
-        "tokens to sample again: random ones (exact, one at a time), or those of low probability, confidence or margin",
+        "tokens to sample again: random ones (exact if `resample` is 1), or those of low probability, confidence or margin",
         default="random",
     )
     pick_temperature: float = option(
         "temperature of `pick`: below 1, the worst tokens are picked more strictly", default=1.0, minimum=1e-3
     )
     revise: int = option(
-        "steps of self-correction after the last step; they make texts likelier",
+        "self-correction: revise the finished text this many times; makes texts likelier and less varied",
         default=0,
         minimum=0,
         maximum=CORRECTIONS,
     )
     revise_time: float = option(
-        "time that the network is given in the steps of `revise`", default=0.01, minimum=0, maximum=1
+        "noise level (time) that the network is given in the steps of `revise`", default=0.01, minimum=0, maximum=1
     )
     revise_temperature: float = option("temperature of the tokens in the steps of `revise`", default=0.1, minimum=0)
 

@@ -1,19 +1,19 @@
 """Insertion: tau-leaping of the chain of FlexMDM, from the empty text on (Kim et al. 2025, arXiv 2509.01025; derived
 here).
 
-A step from time t to s evaluates the network once, and with its rates held for the step:
+A step from time t to s evaluates the network once, and holds its rates constant:
 
     unmasking   each mask becomes a token, drawn from the network's distribution, with probability 1 - (s/t)^q
     insertion   N masks are inserted, N ~ Poisson((t - s) sum_i lambda_i), each into a gap drawn in proportion to its rate
                 lambda_i; no more than the window has room for
 
-The last step goes to s = 0, where no mask is left: those that it inserts are drawn from one more evaluation, all at
-once. The distribution of the samples tends to that of the model, also of the lengths, with order 1 in 1/steps.
+The last step goes to s = 0, where no mask is left: the masks that it inserts are filled from one more evaluation, all
+at once. The distribution of the samples, lengths included, tends to that of the model with order 1 in 1/steps.
 
 Given tokens stay, nothing is inserted between two of them, and a given number of masks stays that number. So a prompt,
 or a text with a span of any length (GAP in `fixed`), starts from its given tokens at t = 1. If the network sees which
 gaps are closed (`net.given`) and is exact, the samples tend to the exact conditional distribution. A network that does
-not see them also allows for tokens that are missing in closed gaps, so its samples do not.
+not see this also expects missing tokens in closed gaps, so its samples do not.
 """
 
 from dataclasses import dataclass, replace

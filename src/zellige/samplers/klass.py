@@ -1,16 +1,15 @@
 """KLASS: reveal the tokens whose distribution has settled (KL-adaptive stability sampling, arXiv 2511.05664).
 
-The network is evaluated at all masks in every step. A mask is called stable if its distribution p has changed little in
-each of the last n evaluations, and its confidence is high:
+Every step evaluates the network at all masks. A mask is stable if its distribution p has changed little in each of the
+last n evaluations, and its confidence is high:
 
     KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
 
-All stable masks are revealed at once; if there is none, the most confident one, ties from the left. So a stable token
-is revealed after n + 1 evaluations at the earliest, and one that keeps changing waits.
+A step reveals all stable masks; if there is none, the most confident mask, ties from the left. So a stable token is
+revealed after n + 1 evaluations at the earliest.
 
-As with `confidence` the network chooses the order, so the model's bound does not describe the samples. With an exact
-network and one token at a time the samples are exact. Which masks a step reveals follows from the tokens that are
-visible, without any random choice. So the sampler's own likelihood of a text can be computed exactly (`replay`).
+With an exact network and one token at a time the samples are exact. Which masks a step reveals involves no random
+choice. So the sampler's own likelihood of a text can be computed exactly (`replay`).
 """
 
 from dataclasses import replace
@@ -39,9 +38,7 @@ class Klass(NetworkChooses):
     kl: float = option(
         "a mask is stable if its distribution changes by less than this KL divergence, in nats", default=0.01, above=0
     )
-    history: int = option(
-        "number of evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS
-    )
+    history: int = option("evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "klass"
     label: ClassVar[str] = "All confident positions at once"

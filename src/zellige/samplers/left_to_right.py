@@ -2,10 +2,9 @@
 
     p(x) = prod_i p(x_i | x_1 .. x_{i-1})
 
-No error: the samples have the model's own distribution, whose likelihood is exact. The network's keys and values of the
-tokens before are the context (`State.context`), so that a token costs one network evaluation at one position, and a
-prompt one evaluation in all. A text may pass the length L that the network was built for: it then sees the last L
-tokens.
+No error: the samples have the model's own distribution, whose likelihood is exact. The context (`State.context`) has
+the network's keys and values of the tokens before. So a token costs one network evaluation at one position, and a
+prompt one evaluation in all. In a text longer than the network's length L, the network sees the last L tokens.
 """
 
 from dataclasses import replace

@@ -1,21 +1,20 @@
 """Metropolis-Hastings: a random walk over neighbouring texts whose invariant distribution has the network's concrete
 score.
 
-If p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a Markov chain takes the place of reverse
-diffusion:
+If only the ratios p(y)/p(x) of neighbours are known (CSM, Meng et al. 2022), a Markov chain replaces reverse diffusion:
 
     propose y uniformly among the d(x) texts that have x as a neighbour, or are one of x
     accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y), the Hastings factor: x may have more such texts than y
 
-p(y)/p(x) is v(x)_y if y is a neighbour of x and else 1/v(y)_x: one network evaluation per proposal, with the head at one
-position. With exact scores the chain keeps p exactly, whatever the neighbourhood (without the factor it would keep
-p d, normalised). It starts from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely
+p(y)/p(x) is v(x)_y if y is a neighbour of x and else 1/v(y)_x: one network evaluation per proposal, with the head at
+one position. With exact scores the chain keeps p exactly, whatever the neighbourhood (without the factor it would keep
+p d, normalised). It starts from tokens drawn uniformly. Its distribution tends to p with many proposals, if likely
 texts are connected by likely texts. Given positions are not proposed: the chain then keeps the exact conditional
 distribution.
 
 `State.memory`, a `Walk`, shows convergence: how many proposals were accepted, and the integrated autocorrelation time,
-the number of proposals after which a text counts as a new sample. It is that of one quantity, the mean token id of a
-text; another quantity may converge more slowly.
+the number of proposals after which a text counts as a new sample. It is measured on the mean token id of a text;
+another quantity may converge more slowly.
 """
 
 import math
@@ -100,13 +99,10 @@ class OverNeighbours(Protocol):
 
 @declared
 class Metropolis(Sampler):
-    """A chain of single proposals.
-
-    There is no clean posterior to cut, so that it takes no top-p and no top-k.
-    """
+    """A chain of single proposals. It takes no top-p and no top-k, because it has no clean posterior to truncate."""
 
     temperature: float = option(
-        "of its distribution, which becomes p^(1/temperature); at 0 only what is likelier is accepted",
+        "sample from p^(1/temperature); at 0 only texts that are at least as likely are accepted",
         default=1.0,
         minimum=0,
     )

@@ -1,23 +1,23 @@
 """P2: each step chooses anew which tokens stay; revealed ones may be masked again (Peng et al. 2025, arXiv 2502.03540).
 
-A step evaluates the network at all positions and draws a token x_i for each mask. Every position gets a score from p_i,
-the network's distribution at position i (the paper's self-planning, in which the network judges itself):
+A step evaluates the network at all positions and samples a token x_i for each mask. Every position gets a score from
+p_i, the network's distribution at position i (the paper's self-planning, in which the network judges itself):
 
-    a mask           log p_i(x_i)          of the token that was drawn
+    a mask           log p_i(x_i)          of the token that was sampled
     a token          c log p_i(x_i)        of the revealed token, c the `strictness`
 
 The positions with the lowest scores are masks after the step: floor(n s) of the n positions that are not given, at time
-s, which falls evenly from 1 to 0. The others keep their tokens, or get those that were drawn. With c = 0 no token is
-masked again; the larger c, the more are. (The paper calls it eta. The published code scores a revealed token by another
-draw from p_i.)
+s, which falls evenly from 1 to 0. The others keep their tokens, or get the sampled ones. With c = 0 no token is masked
+again; the larger c, the more are. (The paper calls it eta. The published code scores a revealed token by another sample
+from p_i.)
 
-**These are not samples of the model**, whatever the number of steps. The choice looks at the tokens that were drawn: an
-unlikely one is dropped and drawn again. So likely tokens are favoured, even with the exact network, one token a step
-and independent positions, as with a temperature below 1. The score of a revealed token is the network's output at a
-position that it sees, for which it was never trained.
+**These are not samples of the model**, whatever the number of steps. The choice looks at the sampled tokens: an
+unlikely one is dropped and sampled again. So likely tokens are favoured, as with a temperature below 1. This holds even
+with the exact network, one token a step and independent positions. The score of a revealed token is the network's
+output at a position that it sees, for which it was not trained.
 
-It works with absorbing noise and a network of p(x_0 | x_t). A network with a time input gets the time at which the
-noise has, on average, as many masks as there are now.
+Works with absorbing noise and a network of p(x_0 | x_t). A network with a time input gets the time at which the noise
+has, on average, as many masks as there are now.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ from .sampler import Exactness, Sampler
 
 @declared
 class P2(Sampler):
-    """Path planning: the least likely tokens of each step are masked again, whether just drawn or standing."""
+    """Path planning: each step masks the least likely tokens again, whether new or revealed before."""
 
     strictness: float = option(
         "how readily revealed tokens are masked again: 0 never, larger values more", default=1.0, minimum=0

@@ -1,14 +1,13 @@
 """Psi samplers: a reverse step mixed with noise on the clean prediction (Duo++, arXiv 2602.21185).
 
-A step from t to s draws each position from
+A step from t to s samples each position from
 
     kappa q(x_s | x_t, x_0) + (1 - kappa) q(x_s | x_0),    x_0 ~ p(x_0 | x_t)
 
-kappa = 1 is `ancestral`; kappa = 0 predicts clean tokens and noises them again, so that any token may still change. For
-every noise and every prediction: the first term is the reverse kernel, the second pushes the clean posterior forward to
-s.
+With kappa = 1 this is `ancestral`. With kappa = 0 it predicts clean tokens and adds noise to them, so that any token
+may still change. Works with every noise and every prediction.
 
-**kappa** is one rule while t > t_on, another for t_off < t <= t_on, a third for t <= t_off. A rule is a number, or
+**kappa** has one rule while t > t_on, another for t_off < t <= t_on, and a third for t <= t_off. A rule is a number, or
 depends on the noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a token again:
 
     kappa = max(0, 1 - sigma / (1 - alpha_s)),    sigma_max = min(1, (1 - alpha_s) / alpha_t)
@@ -20,13 +19,13 @@ depends on the noise through the probability sigma with which ReMDM (arXiv 2503.
 For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s). This is sigma, so `cap` and
 `rescale` are those of `remasking`, unless sigma is above 1 - alpha_s.
 
-**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, waits there, and then runs to 0. A
+**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stays there, and then runs to 0. A
 fraction 1 - t_on of the steps comes before the pause, t_on - t_off is the pause.
 
 **Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and
-x_t ~ p_t each position of x_s has its distribution of p_s; with one position everything is exact. But positions are
-sampled independently given x_t, and with kappa < 1 a fraction of them is sampled again however short the step is: the
-joint distribution has an error even in the limit of many steps.
+x_t ~ p_t each position of x_s has its marginal of p_s; with one position everything is exact. But positions are sampled
+independently given x_t, and with kappa < 1 a fraction of them is sampled again however short the step is. So the joint
+distribution has an error even in the limit of many steps.
 """
 
 from typing import ClassVar, Literal
@@ -68,21 +67,23 @@ class Psi(Sampler):
     """Ancestral steps mixed with noise on the clean prediction; kappa = 1 is ancestral."""
 
     kappa: str = option(
-        f"weight of the reverse step against noise on the clean prediction: {KAPPA}", default="0.95", check=rule_of
+        f"probability that a position takes an ancestral step; else its prediction gets new noise: {KAPPA}",
+        default="0.95",
+        check=rule_of,
     )
-    kappa_early: str = option("the same for early steps, while t > t_on", default="1", check=rule_of)
-    kappa_late: str = option("the same for the last steps, from t <= t_off", default="1", check=rule_of)
-    t_on: float = option("time t from which `kappa` applies; t falls from 1 to 0", default=0.5, minimum=0, maximum=1)
+    kappa_early: str = option("like `kappa`, for the early steps, while t > `t_on`", default="1", check=rule_of)
+    kappa_late: str = option("like `kappa`, for the last steps, at t <= `t_off`", default="1", check=rule_of)
+    t_on: float = option("time t at which `kappa` begins; t falls from 1 to 0", default=0.5, minimum=0, maximum=1)
     t_off: float = option("time t at which `kappa` ends", default=0.1, minimum=0, maximum=1)
     pause: float | None = option(
-        "value of alpha_t at which time is held fixed during the steps of `kappa` (default: time goes on)",
+        "fraction of unchanged tokens (alpha) at which time stands still during the steps of `kappa` (default: time goes on)",
         default=None,
         above=0,
         below=1,
     )
     grid: str = option(GRID, default="auto", check=known_grid)
     argmax: Literal["none", "last", "mu"] = option(
-        "the last step, to clean tokens: sample them (none), take the likeliest (last), or take the "
+        "in the last step, to clean tokens: sample them (none), take the likeliest (last), or take the "
         "likeliest of the network's prediction (mu)",
         default="none",
     )

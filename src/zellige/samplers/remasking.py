@@ -1,12 +1,12 @@
 """ReMDM: tokens may be masked again, so that mistakes can be corrected (Wang et al. 2025, arXiv 2503.00307).
 
-A reverse step that keeps q(x_s | x_0) but mixes (eq. 6): with a probability sigma of masking a token again,
+A reverse step that keeps q(x_s | x_0) but masks a token again with probability sigma (eq. 6):
 
     a token    becomes the mask with probability sigma
     a mask     becomes a token with probability (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t), drawn from the clean posterior
 
-for any 0 <= sigma <= sigma_max = min(1, (1 - alpha_s) / alpha_t) (eq. 7). sigma = 0 is `ancestral`. The kinds
-of `remasking` choose sigma (section 4):
+for any 0 <= sigma <= sigma_max = min(1, (1 - alpha_s) / alpha_t) (eq. 7). sigma = 0 is `ancestral`. The option
+`remasking` sets sigma (section 4):
 
     cap        sigma = min(eta, sigma_max)
     rescale    sigma = eta sigma_max
@@ -19,8 +19,8 @@ them, however short the steps. So even with the exact network the error of cap a
 and that of loop does not fall. conf does not keep the marginals: it reveals as many masks as if it masked nothing again
 (as in the paper's code), so the expected fraction of masks is above 1 - alpha_s.
 
-For absorbing noise with one alpha for all tokens, and every prediction. Which tokens are masked again is decided before
-the network is evaluated.
+Works with absorbing noise with one alpha for all tokens, and every prediction. Which tokens are masked again is decided
+before the network is evaluated.
 """
 
 from dataclasses import replace
@@ -56,10 +56,14 @@ class Remasking(Sampler):
     """
 
     remasking: Literal["cap", "rescale", "conf", "loop"] = option(
-        "how many tokens are masked again (ReMDM): cap, rescale, conf (by confidence) or loop", default="cap"
+        "which tokens are masked again (ReMDM): cap or rescale (any), conf (by confidence), or loop (any, in a middle phase)",
+        default="cap",
     )
     eta: float = option(
-        "probability of masking a token again; conf computes its own", default=0.02, minimum=0, maximum=1
+        "probability of masking a token again in a step (cap, loop), or its factor (rescale); no effect on conf",
+        default=0.02,
+        minimum=0,
+        maximum=1,
     )
     t_on: float = option("with `remasking` loop: time at which the loop begins", default=0.55)
     t_off: float = option("with `remasking` loop: time at which the loop ends", default=0.05)

@@ -3,15 +3,14 @@
 
     p(x) = prod over blocks of p(block | the blocks before, masks after)
 
-For networks in which every position sees every other, and no time input: those of mdlm and radd, md4 with `time` off,
+For networks without a time input in which every position sees every other: those of mdlm and radd, md4 with `time` off,
 LLaDA, Dream. The text is cut into blocks of `block_length` positions, and another sampler writes them from left to
-right. Each evaluation reads the whole text: what is written, what is given on either side, and the masks of the blocks
-to come. So positions to the right of a block may be given. The distribution is the product of the inner sampler's
-distributions, with its error. With the exact network it is that of the data.
+right. Each evaluation sees the whole text, so positions to the right of a block may be given. The distribution is the
+product of the inner sampler's distributions, with its error. With the exact network it is that of the data.
 
-**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text and
-keep the keys and values of all layers: the first of each block, or every `refresh`-th. The others compute a part of the
-text, and use what was kept of the rest:
+**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text
+and keep the keys and values of all layers: the first of each block, or every `refresh`-th. The others compute only a
+part of the text, and use the kept keys and values of the remainder:
 
     prefix    the part is the block and all that follows it
     dual      the part is the block alone
@@ -19,8 +18,6 @@ text, and use what was kept of the rest:
 **This is an approximation.** The kept keys and values depend on the tokens of the block, which have changed since
 (except in the first layer). With `refresh` 1 every evaluation reads the whole text, and a cache changes nothing.
 `zellige verify --only caches` computes the total variation on a small space; in general no bound on it is known.
-
-Each row counts its own evaluations, so a sample does not depend on its batch.
 """
 
 from dataclasses import dataclass, replace
@@ -169,7 +166,7 @@ class Progress(Memory):
 
 @declared
 class SemiAutoregressive(InBlocks):
-    """One block of a text after the other, each written by another sampler; the steps are those inside each block."""
+    """One block of a text after another, each written by another sampler, whose steps are per block."""
 
     block_length: int | None = option(
         "tokens of a block, from the beginning of the text (default: a quarter of the text, 32 at most)",
@@ -178,12 +175,11 @@ class SemiAutoregressive(InBlocks):
         maximum=TOKENS,
     )
     cache: Kind = option(
-        "cache of keys and values: none, prefix (those before the block), or dual (those on both sides of it)",
+        "cache keys and values: none, prefix (those before the block), or dual (those on both sides of it)",
         default="none",
     )
     refresh: int | None = option(
-        "with `cache`: evaluations until the whole text is read again (default: only in the first "
-        "evaluation of each block)",
+        "with `cache`: read the whole text in every N-th evaluation of a block (default: only in the first)",
         default=None,
         minimum=1,
         maximum=TOKENS,

@@ -1,5 +1,5 @@
-"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed
-(arXiv 2601.10403).
+"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed (arXiv
+2601.10403).
 
     reward       p(x) exp(strength * reward(x))          `Rewarded`, a wrapper of a method
     annealing    p(x)^anneal
@@ -12,29 +12,26 @@ normalised, and multiplies the particle's weight by the sum of W at each:
 p is the reverse kernel, b that of uniformly distributed texts, so the tokens are annealed and the noise is not. With
 anneal 1, W is the kernel, and its sum is 1.
 
-A reward multiplies the weights by u(x_s) / u(x_t) in each step. At the end u = exp(strength * reward). Before, u is the
-mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the lookahead: a particle whose predicted
-text has little reward loses weight early. The product of the ratios is the last u. A few sequences say little about a
-rare reward, so u is an average over them and the group's mean, which counts as SHARED more sequences. Otherwise a
-particle whose u is far too small by chance would be lost, or regain too much weight later.
+A reward multiplies the weight by u(x_s) / u(x_t) in each step. At the end u = exp(strength * reward). Before, u is the
+mean of exp(strength * reward) over a few sequences drawn from the clean posterior p(x_0 | x_t), the lookahead: a
+particle whose predicted text has little reward loses weight early. The product of the ratios is the last u. A few
+sequences say little about a rare reward, so u is averaged with the mean of the group, which counts as SHARED more
+sequences.
 
 If the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are resampled in
-proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
-is drawn in proportion to the weights: it is the sample. The others stay in the state, with their weights.
+proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle is
+drawn in proportion to the weights: it is the sample. The others stay in the state, with their weights.
 
 **Which distribution.** For any network, N and steps, and any rule by which a group is resampled,
 
     E[Z sum_i w_i f(x_i)] = sum over paths x_1 .. x_0:  C prior(x_1)  prod W(x_s | x_t)  exp(strength * reward(x_0))  f(x_0)
 
 with Z the estimate of the normalising constant, f any function, and C = V^{(1 - anneal) L}. So Z is unbiased; its
-logarithm is too small on average (`Constant` has its interval). The sample has the distribution of the right side in
-the limit N -> infinity. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power
+logarithm is too small on average (`Constant` has its interval). As N grows, the distribution of the sample tends to the
+right side, normalised. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power
 it is a tilted distribution of the model's *paths*. It tends to p^anneal with small steps if the network's conditionals
-are consistent with one distribution p; those of a trained network seldom are. Choose strength and anneal beforehand:
-if they depend on the particles, Z is biased.
-
-**Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is
-evaluated for N `lookahead` sequences a step, and for N at the end.
+are consistent with one distribution p; those of a trained network seldom are. Choose strength and anneal beforehand: if
+they depend on the particles, Z is biased.
 """
 
 import math
@@ -300,25 +297,25 @@ class Smc(OnGrid):
     """Weighted particles of the reverse kernel on a grid of times. `state.memory` is a `Particles`."""
 
     particles: int | None = option(
-        f"weighted particles of each sample (default: {USUAL} with a reward or with anneal, else 1)",
+        f"weighted candidates (particles) for each sample (default: {USUAL} with a reward or with `anneal`, else 1)",
         default=None,
         minimum=1,
         maximum=MOST,
     )
     anneal: float = option(
-        "sample from the model's distribution to this power: the particles are weighted towards it",
+        "weight particles towards the model's distribution to this power; above 1 sharpens it",
         default=1.0,
         above=0,
     )
     resample_below: float = option(
-        "resample the particles when their effective sample size falls below this fraction of their number",
+        "copy particles of large weight and drop others when the effective sample size falls below this fraction of "
+        "their number",
         default=0.5,
         minimum=0,
         maximum=1,
     )
     lookahead: int = option(
-        "clean sequences that each particle predicts at each step; their reward weighs the particle. 0: "
-        "only the reward at the end",
+        "texts that each particle predicts in each step, whose rewards weight it; 0: weight by the reward at the end alone",
         default=4,
         minimum=0,
         maximum=MOST,

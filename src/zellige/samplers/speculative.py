@@ -1,39 +1,37 @@
 """Self-speculative sampling: tokens drafted together, verified one after another (Campbell et al. 2025, arXiv
 2510.03929).
 
-A pass evaluates the network once, with the tokens x_1..x_i of an order revealed. It drafts the next m tokens together,
-each from the network's own p; in the same evaluation a causal head (`nn.speculative`) gives each its distribution q
+A pass evaluates the network once, with the first i tokens of an order revealed. It drafts the next m tokens together,
+each from the network's own p. In the same evaluation a causal head (`nn.speculative`) gives each its distribution q
 given the drafts before it. In their order, a draft x is
 
     accepted        with probability min(1, q(x) / p(x))
     else replaced   by a token of max(0, q - p), normalised, which ends the pass
 
-so that each token has the distribution q. The drafts after a replaced one are masked again. The first token of a pass
-has p itself, and is always accepted.
+so each token has the distribution q. The drafts after a replaced one are masked again. The first token of a pass has q
+= p, and is always accepted.
 
-**Distribution.** The next pass evaluates the network with more tokens revealed, so that it has another q. A text
-therefore does not have the probability of one product, but of a sum over all places where passes can begin. Take the
-order as given. In a pass that begins after token i, m_i tokens are drafted; the text's token j has the probabilities
-p_ij by the network and q_ij by the head. Let P_i be the probability that the first i tokens are the text's and that a
-pass begins after them. Then P_0 = 1, and a pass that begins after token i
+**Distribution.** The next pass evaluates the network with more tokens revealed, so it has another q. The probability of
+a text is therefore a sum over all places where passes can begin. Take the order as given. In a pass that begins after
+token i, m_i tokens are drafted; the text's token j has the probabilities p_ij by the network and q_ij by the head. Let
+P_i be the probability that the first i tokens are the text's and that a pass begins after them. Then P_0 = 1, and a
+pass that begins after token i
 
     ends by replacing token j    P_j      gets  P_i prod_{i < l < j} min(p_il, q_il) max(0, q_ij - p_ij),   i < j <= i + m_i
     ends with all accepted       P_{i+m}  gets  P_i prod_{i < l <= i + m} min(p_il, q_il)
 
-and p(x | order) = P_L. `in_order` computes it in L evaluations. A random order, the default, gives its mean over
+and p(x | order) = P_L. `in_order` computes it in L evaluations. A random order, the default, gives the mean over
 orders, of which `OverOrders` makes a two-sided bound (`replay.weigh`, `evaluations.bracket.two_sides`).
 
-With `rounds` n a pass goes on after a replaced token: the drafts after it are verified again given the new token, with
-the same hidden states of the network, up to n times. With as many rounds as tokens and no window there is one pass, and
-a text has the head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of a pass: the
-distribution of `any_order`. If the head changes nothing (q = p), nothing is replaced, and `window` tokens are drawn
-independently.
+**Options.** With `rounds` n a pass goes on after a replaced token: the drafts after it are verified again given the new
+token, with the same hidden states of the network, up to n times. With as many rounds as tokens and no window there is
+one pass, and a text has the head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of
+a pass: the distribution of `any_order`. `cosine` 0.05 makes passes as large as the steps of a cosine schedule in 20
+steps. Temperature, top-p and top-k apply to p and q.
 
 Each pass draws the order of its masks anew. One order for all passes would give the same distribution, because what a
-pass accepts does not depend on the order of the later tokens. A window may grow as a text fills up, as in the paper:
-`cosine` 0.05 makes passes as large as the steps of a cosine schedule in 20 steps. Evaluations of the network are
-counted, not those of the head: a round costs about one block of the network. Temperature, top-p and top-k apply to p
-and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head (`zellige train speculative`).
+pass accepts does not depend on the order of the later tokens. Works with absorbing noise, and a network of p(x_0 | x_t)
+that has a head (`zellige train speculative`).
 """
 
 import math
@@ -70,17 +68,16 @@ class Speculative(Sampler):
         default="random",
     )
     window: int | None = option(
-        "maximum of tokens drafted in each pass (default: all masks)", default=None, minimum=1, maximum=TOKENS
+        "largest number of tokens drafted in a pass (default: all masks)", default=None, minimum=1, maximum=TOKENS
     )
     cosine: float | None = option(
-        "draft few tokens at first and then more: each pass takes this fraction of the time of a cosine "
-        "schedule; 0.05: about 20 passes",
+        "draft few tokens at first and then more: each pass takes this fraction of a cosine schedule; 0.05: about 20 passes",
         default=None,
         above=0,
         maximum=1,
     )
     rounds: int = option(
-        "verifications in each pass; each verifies again the drafts after a replaced token",
+        "verifications per pass; each one after the first verifies again the drafts after a replaced token",
         default=1,
         minimum=1,
         maximum=TOKENS,

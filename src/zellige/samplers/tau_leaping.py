@@ -1,8 +1,8 @@
-"""Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987,
-section 4.3).
+"""Tau-leaping: the reverse rate held constant for a step, and all jumps of that step made at once (tauLDR, arXiv
+2205.14987, section 4.3).
 
-At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). `jumps` says what
-becomes of them:
+At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). `jumps` sets what they
+do:
 
     sum    x_s = x_t + sum_y n_y (y - x_t), clamped to 0..K-1: for ordered states, where a displacement means something
     one    x_s = y after a single jump to y; two or more are rejected and x_s = x_t: for tokens without order
@@ -10,10 +10,10 @@ becomes of them:
 `auto` is `sum` where the method's tokens are ordered and no state is a mask. With `one`, p(y) = m_y e^-m, with m_y the
 mean of n_y and m their sum. The error is of order 1 in 1/steps.
 
-**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the
-distribution of x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of
-`corrector_step` times the step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more
-network evaluation.
+**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t unchanged. So jumps at these rates bring the
+distribution of x nearer to p_t without moving in time. After a step to s, if the step started at t <= `corrector_from`,
+`corrector` leaps are made at s, each of `corrector_step` times the step. Each is a leap as above, and one more network
+evaluation.
 
 The first and the last step have no rate and use the reverse kernel, as in `euler`. For absorbing noise with one alpha
 the network is evaluated only where a mask is revealed (see `ancestral`). The published sampler ends with a leap to its
@@ -148,7 +148,8 @@ class TauLeaping(OnGrid):
     """Poisson numbers of jumps, on a grid of times, with corrector steps. `state.memory` is a `Leaps`."""
 
     jumps: Jumps = option(
-        "jumps of one position within a step: sum them (ordered tokens, such as pixels), take one, or auto",
+        "jumps of one position in a step: sum (add them; for ordered values, such as pixels), one (reject two or more), or "
+        "auto",
         default="auto",
     )
     corrector: int = option(
@@ -158,10 +159,10 @@ class TauLeaping(OnGrid):
         maximum=CORRECTOR,
     )
     corrector_step: float = option(
-        "size of a corrector step, in steps of the grid (1.5 in the paper's code)", default=1.0, above=0
+        "length of a corrector step, in steps of the grid (1.5 in the paper's code)", default=1.0, above=0
     )
     corrector_from: float = option(
-        "corrector steps are made from this time on, down to 0 (0.1 in the paper's code)",
+        "make corrector steps only at times up to this; time falls from 1 to 0 (0.1 in the paper's code)",
         default=1.0,
         above=0,
         maximum=1,

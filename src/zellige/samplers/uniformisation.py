@@ -1,30 +1,31 @@
-"""Uniformisation: the reverse jump process exactly, jump by jump (thinning: Lewis and Shedler 1979; Chen and Ying
-2024).
+"""Uniformisation: the exact reverse jump process, jump by jump (thinning: Lewis and Shedler 1979; Chen and Ying 2024).
 
-In the time sigma = -log alpha, where the forward rates R are constant, position i leaves x^i with the total rate
+In the time sigma = -log alpha the forward rates R are constant. There position i leaves x^i with the total rate
 
     sum_y R(y, x^i) ratio(t)[y]  <=  b(x^i) = max over clean x_0 of  sum_y Q(x_0, y) R(y, x^i) / Q(x_0, x^i)
 
-for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that of
-a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
-rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is evaluated there, at exactly that time, and
-the jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). Steps are intervals, each with its own bound, and
-any number of them is exact. The scores of SEDD have no bound, so it is not supported.
+The bound b holds for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i)
+over x_0, that of a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. The scores
+of SEDD have no bound, so it is not supported.
 
-**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is
-1/(1 - alpha) - prior(x), largest at s. For other processes, since a state is kept for a time d with probability
-e^(-r d) at least, r its exit rate,
+Candidates for jumps come with the rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is
+evaluated at each candidate, at exactly its time. The jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i).
+Steps are intervals of time, each with its own bound; the result is exact for any number of them.
+
+**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 -
+alpha) - prior(x), largest at s. Other processes keep a state for a time d with probability at least e^(-r d), where r
+is its exit rate, so
 
     Q_s(x_0, x) e^(-r d) <= Q(x_0, x),    Q(x_0, y) <= Q_t(x_0, y) e^(r d)
 
 on each of `PARTS` parts of the interval. A rate above its bound is an error, never cut off.
 
 **The ends** of time have no finite bound. There the reverse kernel takes one step for all positions at once: from pure
-noise to where e^(-g sigma) is 1e-3 / L (g is the slowest rate at which R forgets a token, 1 for a mixture), and from
-r sigma = 1e-5 / L to clean tokens. In total variation the first step costs about 5e-7, the probability that two
-positions still have their tokens, and the last at most 1e-5, the expected number of positions that are still noise.
+noise to where e^(-g sigma) is 1e-3 / L (g is the slowest rate at which R forgets a token, 1 for a mixture), and from r
+sigma = 1e-5 / L to clean tokens. In total variation the first step costs about 5e-7, the probability that two positions
+still have their tokens. The last costs at most 1e-5, the expected number of positions that are still noise.
 
-The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
+A reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """
 
 import math
@@ -53,8 +54,7 @@ PARTS = 16
 
 @declared
 class Uniformisation(Sampler):
-    """Candidate jumps of a faster process, each accepted with its fraction of the rate.
-    One position moves at a time."""
+    """Candidate jumps of a faster process, each accepted with the ratio of the two rates; one position at a time."""
 
     name: ClassVar[str] = "uniformisation"
     label: ClassVar[str] = "One jump at a time, without error"

@@ -1,4 +1,4 @@
-"""The guidance to a class that a request asks for."""
+"""Guidance to the class of a request."""
 
 from collections.abc import Callable
 from pathlib import Path

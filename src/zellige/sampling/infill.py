@@ -1,15 +1,16 @@
-"""`zellige.Infill`: fill the masked spans of texts or rows; what is given stays. `infill` is it as a function.
+"""`zellige.Infill`: fill the masked spans of texts or rows; given tokens stay. Also as the function `infill`.
 
     zellige.infill(model, "the quick _____ fox")            # ["the quick brown fox"]
     zellige.Infill(text="the quick _____ fox").run(model)   # Samples: texts, tokens, network evaluations, ...
     zellige.infill(model, "the quick __* fox")              # a span of any length, of a model that inserts tokens (flexmdm)
 
-**The distribution.** The text is the beginning of one of the model's own length. Where the noise is a mask, the
-positions after it stay masked and the network is not evaluated there: a mask says nothing, so the spans have their
-conditional distribution given the text, with the rest summed out by the network's own predictions (with the exact
-network the same distribution as if the rest were sampled too; with a trained one that of reading the text alone), at
-one network evaluation a masked token at most. Noise that is tokens is read as text wherever it stands: there the rest
-is sampled, too, and cut off; keeping tokens is approximate.
+**The distribution.** The text is the beginning of a text of the model's own length. If the noise is a mask, positions
+after the text stay masked. A mask carries no information, so the spans have their conditional distribution given the
+text, by the network's own predictions, at one network evaluation per masked token at most. With the exact network this
+is the same as if the positions after the text were sampled, too.
+
+If the noise is random tokens, the network would read noise after the text as tokens. So these positions are sampled,
+too, and cut off. Then the distribution given the text is approximate.
 
 Importing this file imports no torch.
 """
@@ -55,8 +56,7 @@ class Infill(Sampling):
         hidden=True,
     )
     mask_token: str = option(
-        "sign for one missing token (a character or a subword); two and a star, __*, stand for a span of "
-        "any length (flexmdm)",
+        "sign for one missing token (a character or a subword); __* stands for a span of any length (flexmdm)",
         default="_",
     )
 

@@ -1,4 +1,4 @@
-"""Texts with masked spans: how they are read, and filled with sampled tokens."""
+"""Read texts with masked spans, and fill them with sampled tokens."""
 
 import re
 from collections.abc import Sequence

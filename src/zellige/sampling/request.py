@@ -1,4 +1,4 @@
-"""What all requests for samples share: `zellige.Sample` and `zellige.Infill` are such requests.
+"""Shared part of requests for samples: `zellige.Sample` and `zellige.Infill`.
 
 Importing this file imports no torch.
 """
@@ -24,14 +24,14 @@ class Sampling(Decoding, Request[Any]):
 
     count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
-        "random seed; each sample depends only on the seed and on its number; in Python also a pair "
-        "(seed, number) for each sample",
+        "random seed; each sample depends only on the seed and its number; in Python also a pair (seed, number) for each "
+        "sample",
         default=0,
         typed=int,
     )
     length: int | None = option(
         "tokens per sample, prompt included (default: the model's length; if it was trained with the lengths of documents,"
-        " a length drawn from them); longer samples need a block sampler",
+        " one of these, at random); longer samples need a block sampler",
         default=None,
         minimum=1,
     )
@@ -43,17 +43,17 @@ class Sampling(Decoding, Request[Any]):
     )
     classifier: Any = option(
         "classifier that guides samples to the class: a folder that zellige train classifier wrote; in "
-        "Python also an object",
+        "Python also a NoisyClassifier",
         default=None,
         typed=str | None,
     )
     first_order: bool = option(
-        "with `classifier`: approximate it by its gradient, one evaluation per step instead of one for "
-        "each token; faster",
+        "with `classifier`: approximate it by its gradient; faster, one evaluation per step instead of one for "
+        "each possible token",
         default=False,
     )
     reward: Any = option(
-        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION, which takes a list of samples, "
+        "weight samples by exp(reward) (sampler smc): FILE.py:FUNCTION, which takes a list of samples, "
         "or the folder of a classifier for log P(class | sample); in Python a function",
         default=None,
         typed=str | None,
@@ -66,7 +66,7 @@ class Sampling(Decoding, Request[Any]):
 
     @property
     def labels(self) -> list[Any] | None:
-        """The classes that are asked for, by name or number; None where none is."""
+        """The requested classes, by name or number; None without any."""
         asked = self.classes.tolist() if hasattr(self.classes, "tolist") else self.classes
         if asked is None or asked == ():
             return None

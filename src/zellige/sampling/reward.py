@@ -1,5 +1,5 @@
-"""Rewards of samples (`samplers.smc`): a function of samples, one in a file, or a classifier,
-as a function of tokens."""
+"""Rewards of samples (`samplers.smc`) as functions of tokens: from a function of samples, a file, or a
+classifier."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`zellige.Sample`: samples of a model, free or continuing a prompt; `sample` and `watch` are it as functions.
+"""`zellige.Sample`: samples of a model, free or continuing a prompt; also as the functions `sample` and `watch`.
 
     zellige.sample(model, count=4, seed=0)                # ["...", "...", "...", "..."]
     zellige.Sample(count=4, seed=0).run(model)            # Samples: texts, tokens, network evaluations, ...
@@ -35,12 +35,12 @@ class Sample(Sampling):
     returns = "zellige.sampling.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
-        "beginning of each sample; in Python also a list: the first samples continue the first one",
+        "beginning of each sample; in Python also a list, of which each is continued by equally many samples",
         default=None,
         typed=str | None,
     )
     chat: bool = option(
-        "treat the prompt as a question in a chat: it is written by the model's chat template, or a plain one",
+        "treat the prompt as a question in a chat: put it into the model's chat template, or a plain one",
         default=False,
     )
     fixed: Any = option(
@@ -49,13 +49,13 @@ class Sample(Sampling):
         hidden=True,
     )
     reconstruct: Any = option(
-        "vary this text: it is noised as far as `noise` says, then denoised; in Python also a list of "
-        "texts of equal length, or tokens (L,) or (N, L)",
+        "vary this text: add noise up to `noise`, then remove it; in Python also a list of texts of equal length, or "
+        "tokens (L,) or (N, L)",
         default=None,
         typed=str | None,
     )
     noise: float = option(
-        "for `reconstruct`: how much noise, from little (above 0) to all (1)", default=0.5, above=0, maximum=1
+        "for `reconstruct`: amount of noise, above 0 and up to 1 (all)", default=0.5, above=0, maximum=1
     )
     alone: bool = option(
         "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes "
