@@ -185,9 +185,9 @@ def test_the_full_help_says_of_an_option_what_holds_for_each_sampler_and_no_defa
     assert cli.main(["sample", "--help-all"]) == 0
     page = " ".join(capsys.readouterr().out.split())
     for said in (
-        "tokens drafted in each pass (default: all masks) for blockwise, left_to_right: tokens",
+        "tokens drafted in a pass (default: all masks) for blockwise, left_to_right: largest number",
         "at least one (default: the same number in each step) for klass: reveal stable masks",
-        "time at which the loop begins (default: 0.55) for psi: time t from which --kappa applies; t falls",
+        "time at which the loop begins (default: 0.55) for psi: time t at which --kappa begins; t falls",
     ):
         assert said in page
     assert "None)" not in page
