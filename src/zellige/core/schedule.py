@@ -4,16 +4,17 @@ Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prio
 alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between
 them, and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
 
-The two names are -inf and +inf, so they may occur in a tensor of times (one position clean, its neighbour noisy) and s
-<= t keeps its meaning.
+The two names are -inf and +inf. So they may occur in a tensor of times (one position clean, its neighbour noisy), and
+s <= t keeps its meaning.
 
-**The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and
-from PRIOR to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each
-end at an even pace,
+**The ends.** The parts between alpha(0) and 1, and between alpha(1) and 0, are passed in one of two ways. A jump leads
+from t = 0 to CLEAN and from PRIOR to t = 1. Or they are passed continuously, at t in (-(1 - alpha(0)), 0) and
+(1, 1 + alpha(1)), which `span` includes, each end at an even pace:
 
     1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
 
-for all states alike where each has its own alpha. So every token lost in an end is equally likely to be the next. Under
+This holds for all states alike, also where each has its own alpha. So every token that is noised in an end is equally
+likely to be the next. Under
 absorbing noise p(x_0 | x_t) does not change there, and the network's output at t = 0 and t = 1 holds throughout.
 
 Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in

@@ -8,10 +8,9 @@ before.
     inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 5)
     bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
-In one pass the network reads x_t of all blocks, each with its own time, together with x_0: a noisy position sees its
-own block of x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the
-others. So the times of the blocks of a sequence (or their numbers of masks) may be spread evenly, which lowers the
-variance.
+In one pass the network reads x_t of all blocks, each with its own time, together with x_0. A noisy position sees its own
+block of x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the others.
+So the times of a sequence's blocks (or their numbers of masks) are spread evenly, which lowers the variance.
 
     clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
                      gradient and teach little                                                    (sections 5 and 5.2)
@@ -24,14 +23,14 @@ variance.
 | absorbing, by blocks | loglinear, t may be clipped | Mean or Score | weighted cross-entropy, t per block | blockwise |
 | uniform, by blocks | the same | LeaveOneOut or Score | that of UDLM or SEDD, t per block | blockwise |
 
-Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own
-time, and the network a second input, the clean text. The clip interval only restricts t in training; `bound` is always
-over all of [0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. For a network
-without a time input, training draws the number of masks of a block instead of its time (`Masked`). With L' = 1 every
-token is then masked, and the bound is -log p itself, without variance. (The paper attributes its gap to autoregression
-to this variance.) Clean tokens have time input t = 0; in published code they have the time of the sequence's first
-noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+Differences from the paper, which has masks and one size of block:
 
+Uniform noise and mixed sizes are additions. Each block has its own time. The clip interval only restricts t in training:
+`bound` is always over all of [0, 1], and includes the endpoint terms of the schedule, which the published bound leaves
+out. For a network without a time input, training draws the number of masks of a block instead of its time (`Masked`). With
+L' = 1 every token is then masked, and the bound is -log p itself, without variance. (The paper attributes its gap to
+autoregression to this variance.) Clean tokens have time input t = 0; in published code they have the time of the
+sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 """
 
 from collections.abc import Callable

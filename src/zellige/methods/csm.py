@@ -1,8 +1,8 @@
 """CSM: Concrete score matching, generalized score matching for discrete data (Meng et al. 2022, arXiv 2211.00802).
 
 There is no noise to undo: the network learns how much likelier the neighbours of a text are than the text itself. The
-neighbours N(x) of x differ from it at one position. `neighbourhood` says which tokens may take the place of each, as
-arrows from token to token. The equations are numbered here, not as in the paper:
+neighbours N(x) of x differ from it at one position; `neighbourhood` says which tokens may replace each token. The
+equations are numbered here, not as in the paper:
 
     concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)                       (1)
     grid             for a discretised density, c / spacing tends to grad log p                                   (2)
@@ -14,34 +14,35 @@ arrows from token to token. The equations are numbered here, not as in the paper
                      (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const;  q replaces a token with probability `noise`    (6)
     score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const   (7)
 
-Two older objectives are baselines, on the same network, for the neighbourhood hamming (any other token). Both compare
-q(y | x_-i) = v_y / sum_y' v_y', the distribution of the token at position i given the others, with that of the data:
+Two older objectives are baselines, for the neighbourhood hamming (any other token). The network implies a distribution
+q(y | x_-i) = v_y / sum_y' v_y' of the token at position i, given the other tokens x_-i. Both objectives compare it with
+that of the data. Here a is a token that is drawn uniformly, and the network reads x with a in the place of x_i:
 
     ratio matching   E_x sum_i E_a [ 1/2 sum_y ([y = x_i] - q(y | x_-i))^2 ]
                      = 1/2 sum_y (p(y | .) - q(y | .))^2 + const                                                   (8)
     marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
                      = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                          (9)
 
-(8) extends Hyvarinen's (2007), made for two tokens, to more. (9) is Lyu's (2009), with the operator that sums over a
-token. In both q must not depend on x_i, but a network of concrete scores sees x_i. So it reads x with a token a, drawn
-uniformly, in the place of x_i. If the scores are those of a distribution, q is the same for every a, and (8) and (9)
-are the published losses. In (9) a token that never occurs in the data together with these other tokens costs -2/q,
-which falls without end as q goes to 0, so on a finite table this training diverges (studies/tabular/README.md).
+(8) extends Hyvarinen's loss (2007) from two tokens to more. (9) is Lyu's (2009), with the operator that sums over a token.
+Both need a q that does not depend on x_i, so the network must not read x_i. If its scores are those of a distribution, q
+is the same for every a, and (8) and (9) are the published losses. (9) has no minimum if a token never occurs in the data
+beside the same other tokens: that token costs -2/q, which falls without end. On a finite table this training diverges
+(studies/tabular/README.md).
 
-`loss` estimates (5) and (7) by J-sampling: of the second sum it draws `neighbours` texts x for each y, uniformly among
-those that have y as a neighbour, each weighted by the number of these. The first sum is complete, since one network
-evaluation gives all of it; with `forward_neighbours` it is sampled in the same way. Of (8) and (9) it draws
-`neighbours` pairs of i and a. Sampling is Metropolis-Hastings (`samplers.metropolis`).
+`loss` samples the second sum of (5) and (7) (J-sampling). It draws `neighbours` texts x for each y, uniformly among those
+that have y as a neighbour, and weights each by the number of these. The first sum is complete, since one network
+evaluation gives all of it; `forward_neighbours` samples it too. Of (8) and (9) `loss` draws `neighbours` pairs of i and a.
+The model is sampled by Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, the baselines | Metropolis |
 
-Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a
-space that can be enumerated the divergence of the data from the chain's invariant distribution is computed exactly
-(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. With hamming a drawn
-neighbour has the weight L (V - 1), and the variance grows with it. A chain mixes only if likely texts are connected by
-likely texts: two Sudoku grids differ in at least 4 cells, so CSM does not suit them.
+Differences from the other methods. There is no process, so there is no reverse kernel, and `bound` raises NoBound. On a
+space that can be enumerated, the divergence of the data from the chain's invariant distribution is computed exactly
+(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. With hamming, a drawn neighbour
+has the weight L (V - 1), and the variance grows with it. A chain mixes only if likely texts are connected by likely texts.
+Two Sudoku grids differ in at least 4 cells, so CSM does not suit them.
 """
 
 from collections.abc import Callable

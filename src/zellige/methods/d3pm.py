@@ -16,16 +16,15 @@ names):
 | any chain Q_1..Q_T | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
 Differences from the paper. The paper writes the network's output as p~(x_0 | x_t), a prediction from all positions. But
-eq. 4 multiplies it by the noise of the position itself, so it is right only if the prediction leaves that position out.
-Training with L_vb makes it so: a `LeaveOneOut`. With `prediction = "mean"` the output is p(x_0 | x_t) as the paper
-writes it, and the kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same.
-Elsewhere they differ, and then the two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the
-cross-entropy at p(x_0 | x_t). The mask is never predicted: p~ has no probability on it. `docs/theory/differences.md`
-explains the scale of lambda.
+eq. 4 multiplies it by the noise of the position itself. So eq. 4 is right only if the prediction leaves that position out,
+and training with L_vb makes it so: a `LeaveOneOut`. With `prediction` mean the output is p(x_0 | x_t) as the paper writes
+it, and the kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same. Elsewhere the
+two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the cross-entropy at p(x_0 | x_t). p~ has no
+probability on the mask. `docs/theory/differences.md` explains the scale of lambda.
 
 The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. The paper's image model
-takes p(x_0 | x_1) = p~(x_0 | x_1) instead. `last = "image"` does the same, in the bound and in the sampler. The image
-code adds an eps inside every logarithm; `log_eps` adds it to the loss (`image_step`), and never to a sampler.
+takes p(x_0 | x_1) = p~(x_0 | x_1) instead; `last` image does the same, in the bound and in the sampler. The image code also
+adds an eps inside every logarithm; `log_eps` adds it to the loss, and never to a sampler.
 """
 
 import copy

@@ -1,46 +1,51 @@
 """FlexMDM: masked diffusion of texts of any length, by insertion (Kim et al. 2025, arXiv 2509.01025); derived here.
 
-The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere,
-and later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
+The noise masks tokens and deletes them. Backwards in time a text grows from nothing: a mask is inserted somewhere, and
+later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text. q (`unmasking`) says how
+much faster masks are revealed than inserted; L is the length of the window.
 
-    noise       each token, independently, is masked at time u v and deleted at time u; u ~ uniform(0, 1), and
+    noise       each token, independently, is deleted at time u, uniform on (0, 1), and masked before, at u v, with
                 v = (uniform)^{1/q}:
-                P(deleted at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  for q = 1: -t log t           (1)
-    state x_t   the tokens that are left, each shown or masked, then padding, in a window of L positions
-    gaps        gap i is left of position i of x_t; the last one is right of all. c_i tokens of x_0 are missing in it
-    reverse     t to t - dt, each missing token is inserted with probability dt / t, each mask shown with q dt / t  (2)
-    network     time-conditioned; at a mask: f, the distribution of its token; at a gap: log lambda_i, the rate at
-                which masks are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; no insertion
-                where the window is full
+                P(deleted at t) = t,   P(masked at t) = (t^q - t) / (1 - q),  for q = 1: -t log t                   (1)
+    state x_t   the tokens that are left, each visible or masked, then padding up to L positions
+    gaps        gap i is left of position i of x_t, the last gap right of all. c_i tokens of x_0 are missing in gap i
+    reverse     from t to t - dt a missing token is inserted with probability dt / t, a mask revealed with q dt / t  (2)
+    network     time-conditioned. At a mask: f, the distribution of its token. At a gap: log lambda_i, the log of the
+                rate at which masks are inserted there. The exact network has f = p(token | x_t) and
+                lambda_i = E[c_i | x_t] / t. Nothing is inserted where the window is full
 
     -log p(x_0) <= integral over t in (0, 1) of
         E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(clean token)) ]           (3)
 
 Proof of (3). A path is the times of all insertions, each with its gap, and of all unmaskings, each with its token. Let Q
-be the distribution of paths given x_0, by (1), and P the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P]. For
-a jump process log P is the sum of the log rates of its jumps less the integral of all rates. In Q a missing token has
-the rate 1/t; the rates q / t of unmasking cancel. The mean over Q of a sum over insertions is that of the integral of
-c_i / t, which gives (3). With the exact network (3) is tight: its mean over the data is their entropy, because the
-weight p(x_0) t^{n - length of x_t} of a text given the path until t depends on x_t alone, so P = Q. (The loss of the
-published code is larger by c_i log c_i / t, which depends on the data alone.)
+be the distribution of paths given x_0, by (1), and P that of the model. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P].
+For a jump process log P is the sum of the log rates of its jumps, minus the integral of all rates. Under Q a missing
+token has the rate 1/t. The rates q / t of unmasking are the same in P and Q and cancel. In the mean over Q, a sum over the
+insertions in gap i is an integral with the rate c_i / t. This gives (3).
 
-The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is
-infinite. For it to be finite, q must be above 1/2.
+With the exact network the mean of (3) over the data is their entropy. For given the path until t, a text has the weight
+p(x_0) t^{n - length of x_t}, which depends on x_t alone; so P = Q. (The published loss is larger by c_i log c_i / t, which
+depends on the data alone.)
 
-**Infilling.** Given tokens are shown at all times, and nothing is inserted between two of them. The network sees these
-closed gaps (`Net.given`, at the position right of a gap); then (3), over the open gaps and the masks, bounds -log
-p(span | given tokens), and is tight. For that a fraction of the training texts, `spans`, is noised in one span alone:
-with `a` tokens before and `b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution
-of a and b must not depend on n, or the network learns a wrong distribution of lengths. In a shorter text a uniform span
-is masked and not deleted, for spans of known length.
+The integral is sampled at t = u^2 with weight 2 u, u uniform and stratified. With t uniform the variance would be
+infinite. It is finite if q is above 1/2.
+
+**Infilling.** Given tokens are visible at all times, and nothing is inserted between two given neighbours. The network
+sees these closed gaps (`Net.given`, at the position right of a gap). Then (3), over the open gaps and the masks, bounds
+-log p(span | given tokens).
+
+For that, only one span is noised in a fraction `spans` of the training texts, with a tokens before and b after it. The
+pair (a, b) is uniform over all a + b <= L. Its distribution must not depend on n, or the network learns a wrong
+distribution of lengths. If the text is shorter than a + b, a uniform span is masked and not deleted, which trains spans of
+known length.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | deletion and masks | linear; unmasking q times as fast | tokens of masks, gap rates | continuous; spans | insertion |
 
 Differences from the paper: the network gives the rate lambda_i and not t lambda_i. The paper has any two schedules, for
-insertion and for unmasking; here the first is linear and q (`unmasking`) determines the second. An example is one text;
-its padding takes part in the network's computation.
+insertion and for unmasking; here the first is linear, and q determines the second. An example is one text. The network
+also reads its padding.
 """
 
 from dataclasses import dataclass, replace

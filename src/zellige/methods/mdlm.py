@@ -6,8 +6,8 @@
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
     by default       L E_k [ w_k sum over the k masks of -log mu(x_0) ], k uniform on 1..L       (`absorbing.Masked`)
 
-By default the network sees no time (`time` False), and then no t is drawn either: exactly k positions are masked. w_k
-is the weight of eq. 11 integrated over the times at which k are masked: 1/k if alpha falls from 1 to 0. The loss is
+By default the network has no time input (`time` False). Then no t is drawn either: exactly k positions are masked. w_k is
+the weight of eq. 11, integrated over t with the probability of k masks: 1/k if alpha falls from 1 to 0. The loss is
 `Masked.loss`, in `absorbing`. An ablation, without SUBS, is in `mdlm_without_subs`.
 
 | process | schedule | prediction | objective | sampler |

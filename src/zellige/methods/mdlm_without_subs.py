@@ -1,7 +1,7 @@
 """MDLM without SUBS, an ablation of the paper (Sahoo et al. 2024, arXiv 2406.07524, section 5.3, table 8).
 
 Without carry-over, zero masking, or both, mu takes the place of x_0 in q(x_s | x_t, x_0), over T steps. It may then
-have mass mu_m on the mask and differ from a visible token. With o = alpha/(1 - alpha),
+have the probability mu_m on the mask, and differ from a visible token. With o = alpha/(1 - alpha),
 r = (alpha_s - alpha_t)/(1 - alpha_t):
 
     a step t -> s    at a mask r [-log mu(x_0)] + log(1 + o_t mu_m) - (1 - r) log(1 + o_s mu_m); 0 elsewhere, where q

@@ -1,41 +1,45 @@
 """tauLDR: A continuous time framework for discrete denoising models (Campbell et al. 2022, arXiv 2205.14987).
 
-Continuous-time Markov chains, each position by itself, R_t = beta_t R:
+Noise is a continuous-time Markov chain at each position, with rates R_t = beta_t R and sigma_t the integral of beta:
 
     q(x_t | x_0)     exp(R sigma_t): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
     network          mu = p(x_0 | x_t), softmax(logits) on the support {x_0: q(x_t | x_0) > 0}
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,  v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0) (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
-with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0
-and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Its estimates
-(`objective`):
+Here x ~ q_t is the noisy sequence, Z(x) the rate at which the noise leaves it, and x~ the sequence after that jump; C does
+not depend on the network. With u the score given x_0 and C kept, L_CT is the mean over q_t of the generic bound,
+sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. `objective` chooses how it is estimated. Let psi_t be the distribution
+of x~ given x_0, and w = q_t(x~)/psi_t(x~), which is a sum at each position (`tauldr_rows`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
     one-pass    2/(1 + 1/w) times all of it, at x or at x~ with probability 1/2 each           one network evaluation
-    one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
-    w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: at each position a sum (`tauldr_rows`)
+    one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first term without w
 
-`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network
-evaluation or (`auxiliary_pass` second, as the published code of infilling) of the second one.
+`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0]. It reads the first network evaluation,
+or with `auxiliary_pass` second the second one, as the published code of infilling does.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | any continuous-time chain | linear sigma; base (growth^t - 1) | Mean or LeaveOneOut | continuous + CE | tau-leaping |
 
-Differences from the paper. The published value drops C and may be negative; here C is kept, so `loss` is in nats. Its
-gradient is the same. The published one-pass form takes the first sum at x~ without w, which is biased. With w it is
-right, but near t = 0 the weight is about 1/t with probability t, and so much variance prevents training on short
-sequences. A random choice between x and x~ bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995).
+Differences from the paper.
 
-Published times start at 0.01. Here the schedule itself starts at `min_time`. `bound` adds the jump from there to clean
-tokens, and the prior term, which the published value lacks. Without the jump the bound would be infinite for
-`prediction` mean, except for absorbing noise: as t goes to 0, v_y grows as mu(x_0) / t for some x_0. The jump makes the
-bound looser by about the square of the noise at `min_time`, since positions jump independently: hence 0.001. For the
-same reason the error of a mean must be below t as t goes to 0; leave-one-out has what the noise says of x_0 built in. The
-published sequence network gets its time rounded to 0; here it gets 1000 t. Infilling is approximate except for
-absorbing noise: the network does not know that given positions are clean.
+**The loss.** The published value drops C and may be negative; here C is kept, so `loss` is in nats, with the same gradient.
+The published one-pass form takes the first term at x~ without w, which is biased. With w it is unbiased, but near t = 0
+the weight is about 1/t with probability t. So much variance prevents training on short sequences. The random choice between
+x and x~ limits the weight to 2 (the balance heuristic of Veach & Guibas 1995).
+
+**The smallest time.** Published times start at 0.01. Here t = 0 is the point `min_time` of the noise schedule, so it has a
+little noise left. `bound` adds the jump from there to clean tokens, and the prior term; the published value has neither.
+The jump is needed for `prediction` mean, except with absorbing noise: as the noise vanishes, v_y grows as mu(x_0) / t for
+some x_0, and the bound would be infinite. But positions jump independently, which makes the bound looser by about the
+square of the noise at `min_time`. Hence the default 0.001. A mean must also be accurate there: its error must be below t.
+With leave-one-out, what the noise says of x_0 is built in.
+
+**The rest.** The published sequence network gets its time rounded to 0; here it gets 1000 t. Infilling is approximate except
+for absorbing noise: the network does not know that given positions are clean.
 """
 
 from collections.abc import Callable
@@ -106,7 +110,7 @@ class TauLDR(Diffusion):
             default=None,
         )
         min_time: float = option(
-            "point of the noise schedule at which t = 0 is; from there a last jump leads to clean tokens",
+            "time of the noise schedule that counts as t = 0; one last jump leads from it to clean tokens",
             default=0.001,
         )
         objective: str = option(

@@ -13,9 +13,9 @@
 |---|---|---|---|---|
 | uniform | loglinear | LeaveOneOut | continuous; finite T | ancestral |
 
-Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t,
-and adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's
-throughout, and alpha(1) = eps gives a prior term.
+Differences from the paper: here alpha is the schedule's throughout, and alpha(1) = eps gives a prior term. The published
+code draws x_t with 1 - (1 - eps) t, but takes alpha = 1 - t in the bound. It adds a reconstruction at t = 0, where alpha
+is 1 and nothing is left to reconstruct.
 
 `loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749) in the place of the bound: with m(. | x) the
 network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,

@@ -1,4 +1,4 @@
-"""The family of uniform noise: a lost token becomes any of them. UDLM; the closed forms serve SEDD and D3PM too.
+"""The family of uniform noise (UDLM): a noisy token is any token; the closed forms serve SEDD and D3PM too.
 
 The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method
 whose network parameterizes p(x_0 | the other positions). Another parameterization under uniform noise is a subclass
