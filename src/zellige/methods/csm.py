@@ -40,7 +40,7 @@ The model is sampled by Metropolis-Hastings (`samplers.metropolis`).
 
 Differences from the other methods. There is no process, so there is no reverse kernel, and `bound` raises NoBound. On a
 space that can be enumerated, the divergence of the data from the chain's invariant distribution is computed exactly
-(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. With hamming, a drawn neighbour
+(`metropolis.invariant`). The denoising loss learns the distribution of the noised data. With hamming, a drawn neighbour
 has the weight L (V - 1), and the variance grows with it. A chain mixes only if likely texts are connected by likely texts.
 Two Sudoku grids differ in at least 4 cells, so CSM does not suit them.
 """

@@ -23,16 +23,16 @@ For a jump process log P is the sum of the log rates of its jumps, minus the int
 token has the rate 1/t. The rates q / t of unmasking are the same in P and Q and cancel. In the mean over Q, a sum over the
 insertions in gap i is an integral with the rate c_i / t. This gives (3).
 
-With the exact network the mean of (3) over the data is their entropy. For given the path until t, a text has the weight
-p(x_0) t^{n - length of x_t}, which depends on x_t alone; so P = Q. (The published loss is larger by c_i log c_i / t, which
-depends on the data alone.)
+With the exact network the mean of (3) over the data is their entropy, because P = Q: given the path until t, a text x_0
+has the weight p(x_0) t^{n - length of x_t}, so of the path only x_t matters. (The published loss is larger by
+c_i log c_i / t, which depends on the data alone.)
 
 The integral is sampled at t = u^2 with weight 2 u, u uniform and stratified. With t uniform the variance would be
 infinite. It is finite if q is above 1/2.
 
 **Infilling.** Given tokens are visible at all times, and nothing is inserted between two given neighbours. The network
 sees these closed gaps (`Net.given`, at the position right of a gap). Then (3), over the open gaps and the masks, bounds
--log p(span | given tokens).
+-log p(span | given tokens), and is tight.
 
 For that, only one span is noised in a fraction `spans` of the training texts, with a tokens before and b after it. The
 pair (a, b) is uniform over all a + b <= L. Its distribution must not depend on n, or the network learns a wrong

@@ -7,10 +7,10 @@ Noise is a continuous-time Markov chain at each position, with rates R_t = beta_
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,  v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0) (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
-Here x ~ q_t is the noisy sequence, Z(x) the rate at which the noise leaves it, and x~ the sequence after that jump; C does
-not depend on the network. With u the score given x_0 and C kept, L_CT is the mean over q_t of the generic bound,
+Here x ~ q_t(. | x_0) is the noisy sequence, Z(x) the rate at which the noise leaves it, and x~ the sequence after that
+jump; C does not depend on the network. With u the score given x_0 and C kept, L_CT is the mean over q_t of the generic bound,
 sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. `objective` chooses how it is estimated. Let psi_t be the distribution
-of x~ given x_0, and w = q_t(x~)/psi_t(x~), which is a sum at each position (`tauldr_rows`):
+of x~ given x_0, and w = q_t(x~)/psi_t(x~). 1/w is a sum over positions (`tauldr_rows`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
