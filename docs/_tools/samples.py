@@ -38,8 +38,8 @@ SEEDS = range(16)
 TEXTS = {
     "stories": (
         "Stories, block after block",
-        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends. Beside each command stands whether the "
-        "story is grammatical.",
+        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends. The words after each command say "
+        "whether the story is grammatical.",
     ),
 }
 RUBRIC = {
@@ -204,9 +204,9 @@ def digits() -> list[str]:
     return [
         "## Digits: `mnist`", shell(DIGITS),
         "![Ten rows of ten digits, one class a row](../pictures/samples/digits.png)",
-        "Each row has ten digits of one class. Guidance 2 and temperature 0.9 are the model's defaults. By eye, and "
-        f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}). The worst class is {worst}, with "
-        f"{RECOGNISED[worst]} of 10. Without guidance, at temperature 1, it was 65 of 100 (55 to 74%). A classifier [is more "
+        "Each row has ten digits of one class. Guidance 2 and temperature 0.9 are the model's defaults. Judged "
+        f"strictly by eye, {right.right} of 100 show the requested digit ({bounds(right)}). The worst class is {worst}, with "
+        f"{RECOGNISED[worst]} of 10. Without guidance, at temperature 1, 65 of 100 do (55 to 74%). A classifier [is more "
         "generous](../../studies/images/README.md#digits-by-class).",
     ]  # fmt: skip
 
@@ -220,8 +220,8 @@ def sudokus(samples: dict[str, Any]) -> list[str]:
     return [
         "## Sudokus: `sudoku`",
         "The first ten puzzles of the test split. Bold digits were given, blue ones are the model's, and cells that break a "
-        f"rule are orange. {solved.right} of {solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles it is "
-        "[88.9%](../../studies/sudoku/README.md#more-training-on-puzzles).",
+        f"rule are orange. {solved.right} of {solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles, "
+        "[88.9%](../../studies/sudoku/README.md#more-training-on-puzzles) are.",
         pictures,
         *hidden("The ten commands", [shell("\n".join(f"zellige infill sudoku {puzzle}" for puzzle in PUZZLES))]),
     ]
@@ -241,9 +241,9 @@ def molecules(samples: dict[str, Any]) -> list[str]:
     marked = "".join(f"{text:<24}{'valid' if is_molecule(text) else 'not valid'}\n" for text in samples["molecules"])
     return [
         "## Molecules: `molecules`",
-        f"{valid.right} of {valid.total} lines are the SMILES of a molecule ({bounds(valid)}); of more samples it is "
-        "[99.4%](../../studies/molecules/README.md#molecules-smiles-or-selfies). The model writes one symbol of SELFIES, "
-        "another notation of molecules, at a time.",
+        f"{valid.right} of {valid.total} lines are valid SMILES, a notation of molecules as text ({bounds(valid)}); of "
+        "1,000 samples, [99.4%](../../studies/molecules/README.md#molecules-smiles-or-selfies) are. The model writes "
+        "SELFIES, another such notation, one symbol at a time.",
         f"```text\n$ {MOLECULES}\n{marked}```",
     ]
 
@@ -276,7 +276,7 @@ def texts(samples: dict[str, Any]) -> list[str]:
         *parts,
         "### A missing sentence: `stories-mdlm`",
         "One sentence was removed from each of ten stories of the validation split. The model filled in as many tokens, in "
-        f"bold. The question was: do they fit the text before and after them? {fitting} of {len(GAPS)} "
+        f"bold. Does this sentence fit the text before and after it? {fitting} of {len(GAPS)} "
         f"{'does' if fitting == 1 else 'do'}. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
         shell("zellige infill stories-mdlm TEXT --seed 0     # with a _ for each token of the sentence"),
         *sentences[: 2 * SHOWN],
@@ -311,7 +311,7 @@ def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[s
     judged = {f"`{name}`": [read_by(said, text) for text in samples["texts"][name]] for name in TEXTS}
     judged["real text"] = [verdict for key, verdict in said.items() if key.startswith("test")]
     columns = [[*zip(*verdicts), tuple(all(verdict[:3]) for verdict in verdicts)] for verdicts in judged.values()]
-    questions = [f"*{what}*: {rule}" for what, rule in RUBRIC.items()] + ["the first three"]
+    questions = [f"*{what}*: {rule}" for what, rule in RUBRIC.items()] + ["all of the first three"]
     table = ["| | " + " | ".join(judged) + " |", "|---" * (1 + len(judged)) + "|"]
     for question, *answers in zip(questions, *columns, strict=True):
         cells = [
