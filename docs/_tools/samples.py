@@ -124,6 +124,10 @@ GAPS = (
     ),
 )
 DIGITS = "zellige sample mnist --class 0 1 2 3 4 5 6 7 8 9 --count 10 --steps 64 --seed 0 --out digits.png"
+NOUNS = (
+    "zellige sample nouns --class banana bear robot whale --count 4 --seed 0 --out heads.png",
+    "zellige sample nouns --count 16 --seed 0 --out nouns.png",
+)
 MOLECULES = "zellige sample molecules --count 20 --seed 0"
 CHORALES = [f"zellige sample chorales --count 3 --seed 0 --out chorales.{suffix}" for suffix in ("png", "mid")]
 RECOGNISED = (10, 10, 8, 8, 8, 5, 10, 10, 7, 8)  # of each ten of digits.png, by eye
@@ -152,7 +156,7 @@ def sample() -> dict[str, Any]:
     filled = [printed(infill_command(gap)) for gap in GAPS]
     molecules = printed(MOLECULES).split("\n")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for command in (DIGITS, *CHORALES):
+        for command in (*NOUNS, DIGITS, *CHORALES):
             printed(command)
         for file in Path(folder).iterdir():
             (PICTURES / file.name).write_bytes(file.read_bytes())
@@ -194,8 +198,18 @@ def solve() -> list[str]:
 # --------------------------------------------------------------------------------------------------------------- the page
 def page(samples: dict[str, Any]) -> str:
     """The page of these samples. SystemExit: a text that nobody has read."""
-    parts = [INTRODUCTION, *digits(), *sudokus(samples), *chorales(), *molecules(samples), *texts(samples)]
+    parts = [INTRODUCTION, *nouns(), *digits(), *sudokus(samples), *chorales(), *molecules(samples), *texts(samples)]
     return "\n\n".join(map(folded, parts)) + "\n"
+
+
+def nouns() -> list[str]:
+    return [
+        "## Characters: `nouns`", shell("\n".join(NOUNS)),
+        "![Four rows of four characters, the heads of a row by one name](../pictures/samples/heads.png)\n"
+        "![16 characters](../pictures/samples/nouns.png)",
+        "Left: four characters for each name of a head. Right: characters without a name. Of 100 such pictures "
+        "[two](../../studies/nouns/README.md#the-included-model) are right at every pixel.",
+    ]  # fmt: skip
 
 
 def digits() -> list[str]:

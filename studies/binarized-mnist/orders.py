@@ -1,6 +1,6 @@
 """-log p of images, or of other rows, when the probability is averaged over random orders, as EoNADE averages it.
 
-    python studies/binarized-mnist/orders.py binarized-mnist --data.path FOLDER [--rows 6] [--orders 128]
+    python studies/binarized-mnist/orders.py runs/binarized-mnist --data.path FOLDER [--rows 6] [--orders 128]
 
 A masked model has a probability of a row x in every order of its positions, log p(x | order). The mean over all orders is the
 probability of `any_order` samples. The mean over n of them, log 1/n sum p(x | order), is a bound on its logarithm in

@@ -4,12 +4,11 @@
     python studies/included-models/leakage.py shared/data mnist      # one
     python studies/included-models/leakage.py shared/data stories chorales --bounds      # and what that does to the bound
 
-The folder holds simple-stories/, mnist/, binarized-mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every
+The folder holds simple-stories/, mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every
 example of the test split is compared with every example of the training split; nothing is sampled but where a line says so.
 
     stories     runs of tokens that a test story shares with a training story
-    mnist, binarized-mnist
-                the nearest training image of each test image, by the Euclidean distance of pixels from 0 to 1; beside it, the
+    mnist       the nearest training image of each test image, by the Euclidean distance of pixels from 0 to 1; beside it, the
                 same for 10,000 training images among the others, which is what unrelated images come to
     chorales    rows up to transposition, and the first two bars of each soprano: Bach set many melodies more than once
     molecules   texts, and graphs: atoms, charges, hydrogens and bonds, without stereochemistry, however they are spelled
@@ -143,7 +142,7 @@ def sudoku(data: Corpus) -> Iterator[Line]:
 
 
 CHECKS: dict[str, Callable[[Corpus], Iterator[Line]]] = {
-    "stories": stories, "mnist": images, "binarized-mnist": images, "chorales": chorales, "molecules": molecules,
+    "stories": stories, "mnist": images, "chorales": chorales, "molecules": molecules,
     "sudoku": sudoku,
 }  # fmt: skip
 

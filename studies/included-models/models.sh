@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The models that come with Zellige, trained and put into the package: NAME by name, or all of them, one after another.
 #
-#   STORIES=folder MNIST=folder BINARIZED=folder CHORALES=file SUDOKU=file QM9=file studies/included-models/models.sh [FOLDER] [NAME ...]
+#   STORIES=folder MNIST=folder CHORALES=file SUDOKU=file QM9=file studies/included-models/models.sh [FOLDER] [NAME ...]
 #
-# STORIES: a folder with train.jsonl and validation.jsonl, a story a line ({"text": ...}); MNIST: one with the official .gz files; BINARIZED: one with the
-# three .amat files of Larochelle's binarization; CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
+# STORIES: a folder with train.jsonl and validation.jsonl, a story a line ({"text": ...}); MNIST: one with the official .gz files;
+# CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
 # QM9: a .csv with the column smiles. 1 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
 # was; ship.py then takes minutes a model. SHIP=0: train only.
 set -euo pipefail
@@ -18,7 +18,7 @@ train() { # NAME METHOD [OPTION ...]
   shift
   zellige train "$@" "${budget[@]}" --run "$run" $(test -e "$run/config.json" && echo --resume)
 }
-for name in "${@:-molecules chorales sudoku mnist binarized-mnist stories stories-mdlm}"; do
+for name in "${@:-molecules chorales sudoku mnist nouns stories stories-mdlm}"; do
   for model in $name; do
     case $model in
       stories | stories-mdlm) # 5.8M parameters on 3.3M subwords, first in blocks of 4 at a constant rate
@@ -36,11 +36,16 @@ for name in "${@:-molecules chorales sudoku mnist binarized-mnist stories storie
         train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
           --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.lr 2e-3 \
           --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
-      binarized-mnist) # 1.0M parameters; 12.8 epochs, in bfloat16 and compiled on both cores
-        data=$BINARIZED
-        train binarized-mnist mdlm --data.name binarized-mnist --data.path "$BINARIZED" --net.kind unet --net.channels 32 \
-          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.compile --train.precision bfloat16 \
-          --train.steps 20000 --train.batch 32 --train.lr 2e-3 --train.ema 0.9995 --train.validate-every 2000 ;;
+      nouns) # 2.0M parameters on patches of 4 x 4; 445,000 pictures, half of them with their head as class
+        data=
+        pictures=(mdlm --data.name nouns --data.labels --net.no-published --net.kind dit --net.patch 4 --net.layers 5 --net.hidden 160
+          --net.heads 5 --net.condition 32 --train.batch 32 --train.label-dropout 0.5 --train.optimizer muon
+          --train.precision bfloat16 --train.validate-rows 256)
+        constant=("${pictures[@]}" --train.decay constant --train.ema 0.999 --train.validate-every 1000)
+        train nouns-start "${constant[@]}" --train.lr 3e-3 --train.warmup 200 --train.steps 3222
+        train nouns-faster "${constant[@]}" --train.start "$folder/nouns-start" --train.lr 5e-3 --train.warmup 100 --train.steps 5492
+        train nouns "${pictures[@]}" --train.start "$folder/nouns-faster" --train.lr 5e-3 --train.warmup 20 --train.steps 5200 \
+          --train.ema 0.998 --train.validate-every 1300 ;;
       chorales)
         data=$CHORALES
         train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \

@@ -56,9 +56,9 @@ LOGGED = (
 class Shipped:
     """What the card says that no run knows, and which commands it shows; {data} is the field of that name.
 
-    text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
+    text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path,
+        "" if it comes with Zellige.
     before: which trainings it began with, in words.
-    published: whether the data are what `evaluate` downloads without a path, where it does.
     options: its sampling defaults, `infill` their different values for filling in, `advice` what to know of them.
     once: the commands beside evaluate; seeded: those run for each of SEEDS.
     """
@@ -74,7 +74,6 @@ class Shipped:
     evaluate: str = "--draws 4"
     advice: str = ""
     before: str = ""
-    published: bool = True
 
 
 SHEET = "zellige sample {name} --count 16 --seed 0 --out samples.png"
@@ -90,7 +89,7 @@ MODELS = {
         "short stories for children in English",
         STORIES,
         STORY_DATA,
-        "--block-sampler confidence --confidence entropy --temperature 0.7 --top-p 0.9",
+        "--block-sampler confidence --confidence entropy --temperature 0.4 --top-p 0.9",
         seeded=TEXTS,
         bracket="",
         before="5,252 steps at a constant rate (2.5 of these hours), with which the log and the learning curve begin",
@@ -145,16 +144,20 @@ MODELS = {
         before="30,000 steps of 16 on whole grids (1.1 hours), then 2,000 and 11,000 of 32 on puzzles (2.5 hours on a busy "
         "machine), all with five of the eight layers (the run sud4)",
     ),
-    "binarized-mnist": Shipped(
-        "digits of 28 x 28 pixels in black and white",
-        "static binarized MNIST (Larochelle; Salakhutdinov and Murray 2008), of MNIST (LeCun and Cortes). Licence: CC BY-SA 3.0. "
-        "$DATA is a folder with the three .amat files",
-        "--data.name binarized-mnist --data.path $DATA",
-        "--steps 250",
-        once=(SHEET,),
+    "nouns": Shipped(
+        "characters of 32 x 32 pixels in colour, by head",
+        "Nouns: pictures composed of the parts of nouns.wtf, which come with Zellige as the data set `nouns`. Licence: CC0",
+        "",
+        "--sampler first_hitting --steps 1024 --temperature 0.5",
+        once=(
+            SHEET,
+            "zellige sample {name} --class banana bear robot whale --count 4 --seed 0 --out heads.png",
+            "zellige infill {name} --example 0 --keep head,glasses --count 8 --seed 0 --out bodies.png",
+        ),
         bracket="",
-        evaluate="--draws 4",
-        published=False,
+        evaluate="--draws 2 --limit 1000",
+        advice="In each step one pixel is drawn, at a random place.",
+        before="8,714 steps at constant rates (0.9 of these hours), with which the log and the learning curve begin",
     ),
     "molecules": Shipped(
         "small molecules of C, N, O and F",
@@ -168,7 +171,7 @@ MODELS = {
 PLACES = {  # of $DATA in a folder of data that is laid out like shared/data
     "stories": "simple-stories/tinystories-validation.txt.xz",
     "stories-mdlm": "simple-stories/tinystories-validation.txt.xz",
-    "mnist": "mnist", "binarized-mnist": "binarized-mnist",
+    "mnist": "mnist",
     "chorales": "jsb-chorales/Jsb16thSeparated.json.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
     "molecules": "molecules/qm9_smiles.csv.xz",
 }  # fmt: skip
@@ -240,7 +243,7 @@ def log(run: Path, most: int = 200) -> str:
 def commands(name: str) -> list[str]:
     """The commands of a card."""
     of = MODELS[name]
-    every = [f"zellige evaluate {{name}} {{data}} {of.evaluate}"]
+    every = [f"zellige evaluate {{name}} {'{data} ' if of.data else ''}{of.evaluate}"]
     every += [f"zellige evaluate {{name}} {{data}} --bracket {of.bracket}"] if of.bracket else []
     every += of.once
     lines = [line.format(name=name, data=of.data) for line in every]
@@ -395,9 +398,9 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
         lines += ["## Learning curve", "", "```text", *columns([("step", unit), *rows], ">>"), "```", ""]
     if (shipped.FOLDER / name / shipped.LOG).is_file():
         lines += [f"Loss, learning rate, gradient norm and time, step by step: [{shipped.LOG}]({shipped.LOG}).", ""]
-    fetched = of.published and what.needs not in ("`data.path`", "nothing")
-    published = ", or leave the --data.* out, and the files are downloaded" if fetched else ""
-    lines += ["## Numbers and samples", "", f"In an empty folder; put the path for $DATA{published}.", ""]
+    fetched = ", or leave the --data.* out, and the files are downloaded" if what.needs != "`data.path`" else ""
+    path = "" if what.needs == "nothing" else f"; put the path for $DATA{fetched}"
+    lines += ["## Numbers and samples", "", f"In an empty folder{path}.", ""]
     lines += ["Samples are those of the seeds beside them, all of them, none chosen.", ""]
     for command, printed in shown:
         lines += ["```text", f"$ {command}", *printed.splitlines(), "```", ""]

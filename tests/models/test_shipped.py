@@ -32,7 +32,7 @@ def test_each_is_as_its_card_says(name):
     assert all(picture.name in page for picture in (shipped.FOLDER / name).glob("*.png"))
 
 
-@pytest.mark.parametrize("name", shipped.names())
+@pytest.mark.parametrize("name", [name for name in shipped.names() if name in ship.PLACES])
 def test_its_data_can_be_asked_for(name):
     """Nothing in its config is refused: where its files are not given, that is all that is missing."""
     with pytest.raises(zellige.InputError, match=r"cannot download|comes without its text|needs a file"):
@@ -45,7 +45,7 @@ def test_its_numbers_come_again(name, shared):
     """The bound, by the command on the card, to what float32 on another machine may change."""
     run = shipped.card(name)["runs"][0]
     assert shlex.split(run["command"])[1] == "evaluate"
-    with ship.empty_folder(str(shared / "data" / ship.PLACES[name])) as data:
+    with ship.empty_folder(str(shared / "data" / ship.PLACES[name]) if name in ship.PLACES else "") as data:
         numbers = ship.executed(run["command"], data)[1]
     assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)
 
@@ -59,7 +59,7 @@ def test_its_numbers_come_again(name, shared):
         pytest.param("stories-mdlm", "infill", marks=pytest.mark.long),
         pytest.param("chorales", "sample", marks=pytest.mark.long),
         pytest.param("mnist", "sample", marks=pytest.mark.long),
-        pytest.param("binarized-mnist", "sample", marks=pytest.mark.long),
+        pytest.param("nouns", "sample", marks=pytest.mark.long),
     ],
 )
 def test_its_first_sample_comes_again(name, start):

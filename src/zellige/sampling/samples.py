@@ -65,12 +65,6 @@ class Samples(Record):
     summary: Summary | None = None
 
     @property
-    def idle(self) -> list[int]:
-        """Steps of each sample without a network evaluation,
-        since nothing moved (other steps may evaluate it twice)."""
-        return [max(self.steps - calls, 0) for calls in self.calls]
-
-    @property
     def speed(self) -> float:
         """Tokens a second, all samples together."""
         return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
@@ -136,18 +130,14 @@ class Samples(Record):
             super().save(path)
 
     def __str__(self) -> str:
-        """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`; `63 network evaluations each (1 of 64 steps changed nothing)`.
+        """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`; `63 network evaluations each in 64 steps`.
 
         Below that, what the sampler reports.
         """
         number = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{extent(self.calls)} network evaluation{'' if set(self.calls) == {1} else 's'} each"
-        notes = [] if self.expected_calls is None else [f"{self.expected_calls:,.1f} expected"]
-        if any(self.idle):
-            notes.append(f"{extent(self.idle)} of {counted(self.steps, 'step')} changed nothing")
-        steps = (f" ({'; '.join(notes)})" if notes else "") + (
-            "" if any(self.idle) else f" in {counted(self.steps, 'step')}"
-        )
+        expected = "" if self.expected_calls is None else f" ({self.expected_calls:,.1f} expected)"
+        steps = f"{expected} in {counted(self.steps, 'step')}"
         first = f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls}{steps}"
         more = "" if self.summary is None else self.summary.describe(pm, self._one_target)
         return f"{first}\n  {more}" if more else first

@@ -9,11 +9,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "Once upon a time, there was a little ____ who lived in a ____ near the forest.",
         "Tom wanted to play in the park.________________ So he went home and was sad.",
     ),
+    "nouns": (),
     "mnist": (),
     "sudoku": ("53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",),
     "chorales": (),
     "molecules": (),
-    "binarized-mnist": (),
 }
 
 

@@ -256,7 +256,8 @@ def draw_sets(
     with Bar(terminal, "sample", 1, "steps") as bar:
         before, total = 0, count * sum(way.steps or 1 for way in ways)
         for way in ways:
-            show = lambda done, _, before=before: bar.update(before + done, total=total)  # noqa: E731
+            work = count * (way.steps or 1)  # a sampler in blocks may take other steps than it was asked for
+            show = lambda done, of, before=before, work=work: bar.update(before + work * done // of, total=total)  # noqa: E731
             sets.append(
                 sample_sets.draw_samples(
                     model,
@@ -271,7 +272,7 @@ def draw_sets(
                     request,
                 )
             )
-            before += count * (way.steps or 1)
+            before += work
     if request.keep is not None:
         request.keep(sets)
     return sets
