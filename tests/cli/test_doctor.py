@@ -126,7 +126,7 @@ def test_completion_knows_every_command_method_option_and_value(known):
 
 ASKED = [  # what is typed before a tab, and what of it comes to stand there
     ("tr", "train"), ("train bd", "train bd3lm"), ("train bd3lm --blo", "train bd3lm --block"),
-    ("sample no", "sample notes.txt"), ("sample stories --temp", "sample stories --temperature"),
+    ("sample note", "sample notes.txt"), ("sample stories --temp", "sample stories --temperature"),
     ("list samp", "list samplers"), ("completion z", "completion zsh"),
     ("sample chor", "sample chorales"), ("play runs/m", "play runs/mine"), ("evaluate runs/o", "evaluate runs/or mine"),
     ("sample stories --sampler euler --block-sampler rema", "sample stories --sampler euler --block-sampler remasking"),
