@@ -44,9 +44,7 @@ class Loading:
     compile: bool = option(
         "torch.compile the network; about a minute at the start, faster for long work", default=False
     )
-    head: str | None = option(
-        "head of the sampler speculative; a folder that zellige train speculative wrote", default=None
-    )
+    head: str | None = option("head for the sampler speculative; a folder from zellige train speculative", default=None)
     base: str | None = option("for a tuned model: folder of its base, if it has moved", default=None)
     block: int | None = option(
         "block size, for a model that was trained with several (bd3lm --blocks; default: the model's own)",

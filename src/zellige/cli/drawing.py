@@ -40,7 +40,7 @@ class Drawing(OfModel):
     request: Sampling = inline(default=Sampling())
     watch: bool = option("show the tokens as they appear", default=False)
     frames: str | None = option(
-        "folder to write a PNG of each step into (images, music, grids), with the first --batch samples", default=None
+        "folder for a PNG of each step (images, music, grids), with the first --batch samples", default=None
     )
     out: str | None = option(
         "file to write: .jsonl, .txt, .png, .mid, .gif or .mp4; .jsonl has text, tokens, seed, calls, prompt and "
@@ -78,7 +78,7 @@ class InfillOptions(Drawing):
     )
     keep: str | None = option(
         "part of --example to keep: top, bottom, left, right; music: first (half), soprano, alto, tenor, "
-        "bass; a puzzle has its own",
+        "bass; for a puzzle its given cells",
         default=None,
     )
     data: Local = option("where the run's data set is", default=Local())

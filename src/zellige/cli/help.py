@@ -26,12 +26,12 @@ TRAIN = """usage: zellige train METHOD [options]
   --train.start MODEL    begin with the weights of a trained model
   --run FOLDER           folder for everything (default: runs/METHOD-DATA);
                          --resume continues it, --overwrite starts again
-  --config FILE          file of options: YAML, JSON, TOML, or a config.json
+  --config FILE          read options from a YAML, JSON or TOML file
   --recipe NAME          instead of METHOD: the settings of a paper; other
                          options override them (zellige list recipes)
-usage: zellige train distill RUN [options]        a student for few steps
-       zellige train classifier RUN [options]     for guidance to a class
-       zellige train speculative RUN [options]    a head that verifies drafts
+usage: zellige train distill RUN [options]        a student that needs fewer steps
+       zellige train classifier RUN [options]     a classifier for guidance
+       zellige train speculative RUN [options]    a head for speculative sampling
 example
   zellige train mdlm --data.path notes/
 all options of a method: zellige train mdlm --help-all"""

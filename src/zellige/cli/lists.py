@@ -35,7 +35,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         words,
         "list",
         terminal,
-        about="List what there is to choose from; without a word, name these lists.",
+        about="List what you can choose from; without a name, list these lists.",
     )
     rows: Any = (
         tables.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in tables.LISTS.items()]

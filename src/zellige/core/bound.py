@@ -1,14 +1,13 @@
-"""The bound of any noise process, per position and in nats: the cost of a step (`discrete`) or per unit of time
-(`continuous`).
+"""The bound of any noise process, per position, in nats: the cost of a step (`discrete`) or per unit of time (`continuous`).
 
-An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
+The upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
 
-    prior            KL( q(x_1 | x_0) || prior ); for an absorbing process the cost of the tokens still visible at t = 1
+    prior            KL( q(x_1 | x_0) || prior ); with masks the cost of the tokens still visible at t = 1
     diffusion        the integral over t in (0, 1) of `continuous`, or a sum of `discrete` over a grid
     reconstruction   -log p(x_0 | x_{t=0}), from t = 0 to clean tokens
 
-For an absorbing process prior and reconstruction are integrals of `continuous`, too: their tokens are revealed one by
-one (see `core.schedule`). `exact.bounds` computes all terms on a small space.
+With masks, prior and reconstruction are integrals of `continuous`, too: their tokens are revealed one by one (see
+`core.schedule`). `exact.bounds` computes all terms on a small space.
 """
 
 from torch import Tensor

@@ -29,7 +29,7 @@ class Local:
     """Where the files of a known data set are."""
 
     path: str | None = option(
-        "folder with the files of the data set (default: download); for a suite with a subfolder for each set: "
+        "folder with the files of the data set (default: download); for --suite with a subfolder for each set: "
         "wikitext-2, lambada, ag_news",
         default=None,
     )
@@ -73,16 +73,16 @@ class Data:
         default="wrap",
     )
     documents: Literal["", "line", "blank", "file"] = option(
-        "what a document of plain text is: a line, what stands between blank lines (blank), or a file. "
+        "what a document of plain text is: a line, a part between blank lines (blank), or a file. "
         "<|endoftext|> always ends one (default: the first of these that the text has: <|endoftext|>, ten"
         " files or more, blank lines, lines; with `data.pack` wrap only <|endoftext|>).",
         default="",
     )
     fill: int | None = option(
-        "pad each document with end-of-document tokens to a multiple of this many tokens. They are learnt"
-        " too, so that the model knows where a text ends. 0: one such token, and methods without blocks "
-        "are given the length (default: the block of bd3lm; for methods without blocks the sequence, if "
-        "it holds one document; 0 for ar and flexmdm).",
+        "pad each document with end-of-document tokens to a multiple of this many tokens. The model learns to predict "
+        "them, and so where a text ends. 0: one such token, and methods without blocks read the length as an input "
+        "(default: the block of bd3lm; for methods without blocks the sequence, if it holds one document; 0 for ar and "
+        "flexmdm).",
         default=None,
         minimum=0,
     )

@@ -1,5 +1,5 @@
-"""Likelihoods and sample quality, with intervals: `zellige evaluate`, and the metrics that others use too.
+"""Likelihoods, with intervals (`zellige evaluate`), and metrics of samples.
 
 Other evaluations (a suite, pairs of texts, generated samples) are plug-ins in `plugins/evaluations/`; their requests
-are `zellige.evaluations`.
+are in `zellige.evaluations`.
 """

@@ -1,17 +1,17 @@
 """Bound on -log p(continuation | context), to choose among answers and for language-model harnesses.
 
-The context is never noised and never counted (`Batch.mask` is False there). The bound is that of the distribution from
+The context is never noised, and only the continuation counts (`Batch.mask`). The bound is that of the distribution from
 which `infill` samples the continuation:
 
-    absorbing     a given token is like one that is revealed already, as in training; with the exact network the bound equals
+    absorbing     a given token is like one that is already revealed, as in training; with the exact network the bound equals
                   -log p(continuation | context)
-    in blocks     each block given those before; in the block where the context ends, as above
-    ar            -log p itself, by the chain rule; nothing is drawn
-    other noise   a bound, too, but on another distribution than the model's conditional one: the network does not know that the
-                  context is clean ("approximate"; `sampling.masked_text.approximate`)
+    in blocks     each block given those before it; the block in which the context ends, as above
+    ar            -log p itself, by the chain rule, without random draws
+    other noise   a bound, but of another distribution than the model's conditional one, since the network does not know that
+                  the context is clean ("approximate"; `sampling.masked_text.approximate`)
 
-The random numbers of a pair depend on the seed and its tokens alone. Its draws are R independent replicates, each
-spread evenly over the strata; their spread gives the error.
+The random numbers of a pair depend only on the seed and its tokens. Its draws are R independent replicates, each evenly
+spread over the strata; the error is estimated from the differences of the replicates.
 """
 
 import math
@@ -54,10 +54,10 @@ class Conditional:
 
     Attributes:
         table: (P, R) nats, float64: R independent replicates of each pair's draws.
-        tokens: (P,) long, how many tokens the continuations have.
+        tokens: (P,) long, number of tokens of each continuation.
         kind: "bound" (the expectation is an upper bound) or "exact".
-        draws: of each pair; 1 where nothing is drawn.
-        note: where the bound is of another distribution than the model's own conditional: which.
+        draws: draws of each pair; 1 if nothing is random.
+        note: if the bound is of another distribution than the model's conditional one: which.
     """
 
     table: Tensor
@@ -68,12 +68,12 @@ class Conditional:
 
     @property
     def nats(self) -> Tensor:
-        """(P,) the mean over the draws."""
+        """(P,) mean over the draws."""
         return self.table.mean(1)
 
     @property
     def error(self) -> Tensor:
-        """(P,) the standard error of `nats` over the draws; 0 where nothing is drawn, infinite of a single draw."""
+        """(P,) standard error of `nats` over the draws; 0 if nothing is random, infinite with one draw."""
         sets = self.table.shape[1]
         if self.kind == "exact":
             return torch.zeros_like(self.nats)
@@ -84,16 +84,15 @@ class Conditional:
 def tokenize_pair(
     tokenizer: Tokenizer, context: str, continuation: str, prefix: bool = False
 ) -> tuple[list[int], list[int]]:
-    """The tokens of the context and of the continuation.
+    """Tokenize a context and its continuation.
 
-    The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border,
-    and it and what follows count as continuation.
+    The whole text is tokenized. If a token crosses the border, it and all that follows count as continuation.
 
     Args:
-        prefix: the token that ends documents stands before the text, given.
+        prefix: put the token that ends documents before the text, as given.
 
     Raises:
-        InputError: nothing to judge; no such token; a character that the model does not know.
+        InputError: an empty continuation; no such token; a character that the model does not know.
     """
     if not continuation:
         raise InputError("a continuation is empty; give the text whose probability is asked for")
@@ -107,10 +106,10 @@ def tokenize_pair(
 
 
 def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """(begin, first, end) of windows that score a text of so many tokens: [first, end) given [begin, first).
+    """Windows (begin, first, end) that score a text: tokens [first, end) given [begin, first).
 
-    One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and
-    the last piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
+    A text that fits has one window. A context that is too long loses its beginning. A continuation longer than the network
+    is cut into pieces; the last piece sees all earlier tokens that fit, as in lm-eval's rolling windows.
 
     >>> list(windows(3, 4, 8)), list(windows(6, 4, 8)), list(windows(0, 10, 4))
     ([(0, 3, 7)], [(2, 6, 10)], [(0, 0, 4), (4, 4, 8), (6, 8, 10)])
@@ -123,9 +122,9 @@ def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int,
 
 # ---------------------------------------------------------------------------------------------------- the drawing
 class RowStreams:
-    """Random numbers of rows that each have a stream of their own, and strata that they share with their replicate.
+    """Random numbers in which each row has its own stream, and shares its strata with its replicate.
 
-    rows: of each row its key, the number of its replicate, its place in it, and how many places that has.
+    rows: for each row its key, the number of its replicate, its position in the replicate, and the size of the replicate.
     """
 
     def __init__(self, rows: Sequence[tuple[int, int, int, int]]):
@@ -143,7 +142,7 @@ class RowStreams:
 
 
 def replicates(draws: int) -> int:
-    """Into how many independent sets the draws of a pair are split: at most 8, of four draws or more if that can be.
+    """Number of independent sets into which the draws of a pair are split: at most 8, if possible of 4 draws or more.
 
     >>> [replicates(draws) for draws in (1, 2, 4, 7, 8, 32, 64, 100)]
     [1, 2, 2, 7, 2, 8, 8, 5]
@@ -162,7 +161,7 @@ def bound_tokens(
     progress: Progress | None = None,
     classes: Tensor | None = None,
 ) -> Conditional:
-    """As `bound`, of pairs that are tokens.
+    """Compute `bound` for pairs of tokens.
 
     Raises:
         InputError: the method has no bound.
@@ -219,15 +218,15 @@ def bound(
     classes: Tensor | None = None,
     progress: Progress | None = None,
 ) -> Conditional:
-    """-log p(continuation | context) of each pair (context, continuation) of texts, bounded or exact, in nats.
+    """-log p(continuation | context) of each pair of texts (context, continuation), bounded or exact, in nats.
 
     Args:
         model: a `Model`, or a run, a saved folder or a hub id.
-        draws: of each pair, stratified; where nothing is drawn (ar) it is asked once.
-        seed: with the pair's own tokens it decides its random numbers.
-        batch: rows (pairs x draws) in one call of the network; the numbers do not depend on it.
-        prefix: the token that ends documents stands before each context.
-        classes: (P,) the class of each pair for a class-conditional model, -1 for none; None: of no pair.
+        draws: stratified draws of each pair; one evaluation if nothing is random (ar).
+        seed: with the tokens of a pair it determines the random numbers of this pair.
+        batch: rows (pairs x draws) per network evaluation; the numbers do not depend on it.
+        prefix: put the token that ends documents before each context.
+        classes: (P,) class of each pair for a class-conditional model, -1 for none; None: no classes.
         progress: called with (rows done, rows in all).
 
     Raises:
@@ -246,10 +245,10 @@ def bound(
 # ---------------------------------------------------------------------------------------------------- the greedy choice
 @torch.no_grad()
 def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = BATCH) -> list[bool]:
-    """Return whether greedy decoding from left to right gives the continuation: each token is the likeliest given all
-    before it.
+    """Return whether greedy decoding from left to right gives the continuation.
 
-    The tokens after it are masks. Noise without a mask has no such decoding: False.
+    Each token must be the most likely one given all tokens before it; the tokens after it are masks. False for noise
+    without a mask, which has no such decoding.
     """
     length, device = int(method.shape[0]), device_of(method)
     causal, diffusion = method.parameterization == "next", method if isinstance(method, Diffusion) else None
@@ -279,13 +278,13 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
 
 
 def _next(method: AR, x: Tensor, at: Tensor) -> Tensor:
-    """The distributions of an autoregressive model at the places `at` of x: (N, V)."""
+    """Distributions of an autoregressive model at the positions `at` of x: (N, V)."""
     batch = Batch(x)
     return method.next(method.hidden(method.inputs(batch), None, batch)[at])
 
 
 def _at(method: Diffusion, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
-    """The clean posteriors at `at`, where everything but the `known` is masked: (N, K)."""
+    """Clean posteriors at `at` if everything but the `known` positions is masked: (N, K)."""
     mask = method.process.mask_id
     x_t = x.masked_fill(~known, mask)
     state = State(x_t, known, torch.zeros(len(x), dtype=torch.long, device=x.device))
@@ -295,16 +294,16 @@ def _at(method: Diffusion, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TextScore:
-    """-log p of one text, bounded or exact, as the model has it.
+    """-log p of one text under the model, bounded or exact.
 
     Attributes:
         nats: of the whole text.
-        half: half the width of its 95% interval over the draws, Student's; 0 where nothing is drawn.
-        kind: "bound" (up to the interval, the text is at least as likely as this says) or "exact".
-        tokens: how many there are.
-        units: how many characters or tokens share it in `value`, whose `unit` is "bits/char", "bits/dim" ..., or
-            "nats/token".
-        note: where it is a bound of another distribution than the model's own: which; else None.
+        half: half the width of its 95% interval over the draws (Student's t); 0 if nothing is random.
+        kind: "bound" (an upper bound, up to the interval) or "exact".
+        tokens: number of tokens.
+        units: number of characters or tokens by which `value` is divided.
+        unit: unit of `value`: "bits/char", "bits/dim", ..., or "nats/token".
+        note: if the bound is of another distribution than the model's: which; else None.
     """
 
     nats: float
@@ -317,27 +316,27 @@ class TextScore:
 
     @property
     def bits(self) -> float:
-        """Of the whole text."""
+        """Bits of the whole text."""
         return self.nats / math.log(2)
 
     @property
     def scale(self) -> float:
-        """From nats of the whole text to `unit`."""
+        """Factor from nats of the whole text to `unit`."""
         return 1 / self.units / unit_of(self.unit).scale
 
     @property
     def value(self) -> float:
-        """In `unit`, as `zellige.evaluate` has it."""
+        """The number in `unit`, as in `zellige.evaluate`."""
         return self.nats * self.scale
 
     def __str__(self) -> str:
-        """`≤ 2.269 ± 0.034 bits/char (95%), in all 28.3 ± 0.4 nats`."""
+        """Text such as `≤ 2.269 ± 0.034 bits/char (95%), in all 28.3 ± 0.4 nats`."""
         in_all = f"{pm(self.nats, self.half)} nats"
         return f"{quantity(self.value, self.half * self.scale, unit_of(self.unit).title, self.kind)}, in all {in_all}"
 
 
 def text_scores(model: Model, bounds: Conditional, tokens: Iterable[int], units: Iterable[int]) -> list[TextScore]:
-    """The scores of texts of so many tokens, and units, that `conditional` has bounded."""
+    """Scores of texts with these numbers of tokens and units, from the bounds of `conditional`."""
     is_bound = bounds.kind == "bound"
     halves = (student(bounds.table.shape[1] - 1) * bounds.error).tolist() if is_bound else [0.0] * len(bounds.table)
     values = zip(bounds.nats.tolist(), halves, tokens, units)

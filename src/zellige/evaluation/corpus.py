@@ -1,4 +1,4 @@
-"""The corpus that a model is judged on, and how it stands to the one that the model was trained on."""
+"""The corpus on which a model is evaluated, and how it differs from the training data."""
 
 import math
 import os
@@ -18,10 +18,10 @@ from ..show.kinds import of
 
 
 def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, split: str = "test") -> Any:
-    """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
+    """Return the corpus to evaluate, in the model's own tokens: `data`, or what the model was trained on.
 
-    Texts or integers that stand in no split are all of `split`, each text a document, in the model's tokens. A path to
-    another text says nothing of its rows: they are made as in the training (`Data.pack`). A `Data` is taken as it is.
+    Texts or integers without splits all belong to `split`; each text is a document. A path to another text is cut into rows
+    as in the training (`Data.pack`). A `Data` is taken as it is.
 
     Raises:
         InputError: the data names a tokenizer that is not the model's.
@@ -53,7 +53,7 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
 
 
 def _handed_over(data: Any, model: Model, split: str) -> Any:
-    """The Data of values, all of which are of `split`: each text or sequence a document, rows of a shape an array."""
+    """Data of in-memory values, all in `split`: each text or sequence is a document; rows with a shape are an array."""
     from ..data import Data
 
     splits, tokenizer = by_split(data), model.tokenizer
@@ -76,11 +76,12 @@ def _handed_over(data: Any, model: Model, split: str) -> Any:
 
 
 def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: bool) -> tuple[Any, str]:
-    """The rows of a split, with their classes for a class-conditional model, and which case it is: "given the class",
-    "without the class", "".
+    """Return the rows of a split, with their classes for a class-conditional model, and a description.
+
+    The description is "given the class", "without the class" or "".
 
     Raises:
-        InputError: the model knows no classes, or others than those of the data.
+        InputError: the model has no classes, or others than the data.
     """
     rows, names = corpus.split(split), class_names(model)
     if getattr(rows, "labels", None) is None:
@@ -99,9 +100,8 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
 def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
     """Compare the data of a result with that of the training.
 
-    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the
-    hash of then, "other": a tag of the content where the data's name alone would take it for the run's own, or for
-    another text}
+    {"changed": whether the files of the training now have another content, "trained_sha256": the former hash, "other": a
+    tag of the content if the data's name does not tell it from the run's own data or from another text}
     """
     training, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
     files = [[Path(f).resolve() for f in about.get("files") or []] for about in (training, now)]
@@ -118,13 +118,13 @@ def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
 
 
 def _content(about: dict[str, Any]) -> dict[str, Any]:
-    """Entries of a corpus that decide which texts a result is about; None where one is not known."""
+    """Entries of a corpus that determine its texts; None for an unknown one."""
     rows = {split: (of["rows"], of["tokens"]) for split, of in (about.get("splits") or {}).items()}
     return {key: about.get(key) for key in ("sha256", "tokens_sha256", "pack", "fill")} | {"splits": rows or None}
 
 
 def data_change_note(about: dict[str, Any]) -> str | None:
-    """Note for data that has the name of the training data and other content; `about` is that of a result."""
+    """Note for data with the name of the training data and another content; `about` is that of a result."""
     if not about.get("changed"):
         return None
     then, now = (

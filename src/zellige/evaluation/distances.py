@@ -1,18 +1,21 @@
 """Discrepancies of two sets of vectors by a kernel, D = E k(x, x') + E k(y, y') - 2 E k(x, y), with their intervals.
 
-`metrics.energy_distance` and `metrics.mmd` are two of them. D is a U-statistic: only pairs of different texts count, so
-it is unbiased, and for equal distributions it is below zero as often as above.
+`metrics.energy_distance` and `metrics.mmd` are two of them. D is a U-statistic: only pairs of different texts count. So
+it is unbiased; for equal distributions its expectation is zero.
 
-The 95% interval is over both the samples x and the real texts y, with the embedding fixed. The variance of D is V1 +
-V2: V1 is that of single texts, V2 that of pairs (Hoeffding). For equal distributions V1 = 0 (D is degenerate), and
-neither bootstrap nor jackknife is right there: the first repeats texts, the second counts a pair once for each of its
-texts, V1 + 2 V2 (Efron and Stein 1981, Ann. Stat. 9). So V2 is estimated from the centred kernel, and V1 is what
-remains; both are unbiased, as in Sutherland and Deka (2019, arXiv 1906.02104). The errors of D and V1 are correlated:
-where D is small by chance V1 is small too, and D -+ t sqrt(V1 + V2) misses the larger truth. So a test is inverted, as
-in Wilson's interval of a proportion (1927, JASA 22). For each value D' that the interval may hold, V1 is replaced by V1
-+ (D' - D) Cov(D, V1) / Var(D), whose error is not correlated with that of D; it is at least 0 and at most what D' may
-have in the direction where texts vary most. The two sides of the interval are of unequal length. `studies/coverage`
-reports how often the intervals cover.
+The 95% interval is over the samples x and the real texts y, with the embedding fixed:
+
+- The variance of D is V1 + V2: V1 is that of single texts, V2 that of pairs (Hoeffding). For equal distributions V1 = 0
+  (D is degenerate). Then the bootstrap is wrong, which repeats texts, and so is the jackknife, which counts a pair once
+  for each of its texts, V1 + 2 V2 (Efron and Stein 1981, Ann. Stat. 9).
+- So V2 is estimated from the centred kernel, and V1 is what remains. Both are unbiased, as in Sutherland and Deka (2019,
+  arXiv 1906.02104).
+- The errors of D and V1 are correlated: if D is too small by chance, V1 is too small, and D -+ t sqrt(V1 + V2) misses the
+  truth. So a test is inverted, as in Wilson's interval of a proportion (1927, JASA 22). For each D' in question, V1 is
+  replaced by V1 + (D' - D) Cov(D, V1) / Var(D), whose error is not correlated with that of D. It is kept between 0 and
+  the most that D' allows, in the direction in which texts vary most.
+
+The two sides of the interval have different lengths. `studies/coverage` reports how often the intervals cover.
 """
 
 import math

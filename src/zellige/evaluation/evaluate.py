@@ -1,7 +1,7 @@
-"""An upper bound on -log p, or -log p itself, of the rows of a data set, with a 95% interval and the whole protocol.
+"""-log p of the rows of a data set, as an upper bound or exactly, with a 95% interval and its protocol.
 
-What can be asked, and its options: `requests`. The number and its intervals: `result`; the likelihood of a group of
-texts: `likelihood`; processes, and the cache of what they computed: `workers`.
+`requests` has the options, `result` the number and its intervals, `likelihood` the likelihood of a group of texts, and
+`workers` the processes and the cache of finished groups.
 """
 
 import time
@@ -56,23 +56,21 @@ def evaluate_rows(
     progress: Progress | None = None,
     protocol: dict[str, Any] | None = None,
 ) -> Result:
-    """The bound (or another estimator of the method) on the rows of a data set.
+    """Compute the bound (or another estimator of the method) on the rows of a data set.
 
-    What draws nothing (the exact likelihood in a given order, the bound of AR) is asked once for each text, whatever
-    `draws` says.
+    An estimator without random draws (the likelihood in a given order, AR) is evaluated once for each text, for any `draws`.
 
     Args:
         rows: a sequence of examples with `collate(list) -> Batch`.
-        limit: so many of the rows, evenly spaced; all by default.
-        batch: rows in one call of the network; the number does not depend on it, nor on the number of processes.
-        characters: how many characters all the rows hold: the number is then in bits per character; None: nats per
-            token.
-        unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
-        t_min, ends, steps, grid, terms: what is left out of the bound, its steps, and whether all of these are summed;
-            see `likelihood.Likelihood`. Where times are drawn by importance, a pilot of some 80 draws comes first
-            (`pilot`).
-        processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun or Slurm.
-        keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
+        limit: evaluate only this many rows, evenly spaced; default: all.
+        batch: rows per network evaluation; the number does not depend on it, nor on the number of processes.
+        characters: number of characters in all rows, for a number in bits per character; None: nats per token.
+        unit: another unit of the number: bits/dim, bits/note, bits/cell.
+        t_min, ends, steps, grid, terms: see `likelihood.Likelihood`. If times are drawn by importance, a pilot of some 80
+            draws comes first (`pilot`).
+        processes: number of worker processes, 1: this one.
+        distributed: share the work with the other ranks of torchrun or Slurm.
+        keep: folder for finished groups, which a later call reads after an interruption.
         progress: called with (texts done, texts in all).
         protocol: more entries for the protocol (packing, weights).
     """
@@ -155,7 +153,7 @@ def _gathered(
     keep: Path | None,
     progress: Progress | None,
 ) -> list[workers.GroupResult]:
-    """Results of each group; read from `keep` if an interruption left some there."""
+    """Results of each group; groups that an interruption left in `keep` are read from there."""
     key = ""
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
@@ -176,10 +174,10 @@ def _gathered(
 
 
 def evenly_chosen(rows: int, limit: int | None) -> tuple[list[int], str]:
-    """The numbers of the rows that are judged, `limit` of so many, evenly spaced; and which they are, in words.
+    """Numbers of the rows to evaluate, `limit` of them evenly spaced, and a description of them.
 
     Raises:
-        InputError: fewer than two, as no interval has, or no rows.
+        InputError: fewer than two rows: an interval needs two.
     """
     if limit is not None and limit < 2:
         raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
@@ -193,10 +191,9 @@ COUNTED = 4096  # rows in which words are counted
 
 
 class EvaluationRows(NamedTuple):
-    """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a
-    number.
+    """Data on which a model is evaluated: rows, facts about model and data, protocol, and unit.
 
-    `characters` of all rows, None where the unit is per token; `unit` "" where `characters` decides it.
+    `characters` is the number in all rows, None for a number per token. `unit` is "" if `characters` determines it.
     """
 
     rows: Any
@@ -207,7 +204,7 @@ class EvaluationRows(NamedTuple):
 
 
 def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = False) -> EvaluationRows:
-    """The rows of a split of a corpus as a model is asked about them."""
+    """Return the rows of a split of a corpus in the form that the model reads."""
     method, tokenizer = model.method, model.tokenizer
     rows, given_class = rows_with_classes(model, corpus, split, unconditional)
     about = (
@@ -253,14 +250,14 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
 
 
 def words_per_token(rows: Rows, tokenizer: Tokenizer) -> float:
-    """Words, as spaces part them, over the number of tokens; of the first `COUNTED` rows or documents."""
+    """Words, separated by spaces, per token, in the first `COUNTED` rows or documents."""
     tokens = rows.between(0, COUNTED)
     texts = [tokens.reshape(-1)] if rows.documents is None else [row[row >= 0] for row in tokens]
     return sum(len(tokenizer.decode(text).split()) for text in texts) / max(sum(map(len, texts)), 1)
 
 
 def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:
-    """Description of how the data was cut into rows; of documents also whether the model predicts where they end."""
+    """Description of how the data was cut into rows; for documents also whether the model predicts where they end."""
     pack, fill = about.get("pack"), about.get("fill", 0)
     if pack not in ("document", "packed"):
         left_out = f", {rows.left_out:,} tokens that fill no row left out" if rows.left_out else ""

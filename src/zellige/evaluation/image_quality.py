@@ -1,7 +1,7 @@
 """Building blocks of the metrics of images (`metrics.fid` and those below it).
 
-FID, KID and the Inception score are computed by torchmetrics, on features of D numbers an image; precision and recall
-are computed here. All of them depend on the network that the features come from.
+FID, KID and the Inception score are computed by torchmetrics, from D features per image; precision and recall are
+computed here. All of them depend on the network that computes the features.
 """
 
 import math
@@ -33,7 +33,7 @@ PROTOCOL = "zellige-images-1"
 class Views:
     """Outputs of a network for N images: features (N, D), and logits (N, classes).
 
-    asked: (N,) the class of each that it should be, as a column of the logits; None where that is not known.
+    asked: (N,) the requested class of each image, as a column of the logits; None if unknown.
     """
 
     features: Tensor
@@ -41,19 +41,19 @@ class Views:
     asked: Tensor | None = None
 
     def shuffled(self, seed: int) -> "Views":
-        """In an order by the seed, in float64: a split may stand class after class."""
+        """Return all in random order, in float64, since a split may be sorted by class."""
         order = torch.randperm(len(self.features), generator=torch.Generator().manual_seed(mix(seed, "images")))
         asked = None if self.asked is None else self.asked[order]
         return Views(self.features[order].double(), self.logits[order].double(), asked)
 
 
 def library() -> str:
-    """Whose formulas they are, with the version."""
+    """Name and version of the library that computes the metrics."""
     return f"torchmetrics {version('torchmetrics')}; precision and recall: zellige"
 
 
 def check_enough(samples: int, real: int, width: int) -> None:
-    """InputError where a covariance of so many images in `width` features cannot have full rank."""
+    """InputError: too few images for a covariance of full rank in `width` features."""
     if samples < 2 * PARTS:
         raise InputError(f"{PARTS} splits of {samples} samples say nothing; set `count` to {2 * PARTS} or more")
     if samples <= width:
@@ -78,7 +78,7 @@ def jackknife(measure: Callable[[Tensor], float], x: Tensor) -> Number:
 
 # ---------------------------------------------------------------------------------------------------- of torchmetrics
 class Given(nn.Module):
-    """A feature network for the library, whose images are the features."""
+    """A feature network for torchmetrics that returns its input: the images are the features."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -99,8 +99,10 @@ def frechet(samples: Tensor, real: Tensor) -> float:
 
 
 def kernel_distance(samples: Tensor, real: Tensor, blocks: int = 1) -> float:
-    """Squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of as many of both,
-    each by the library."""
+    """Squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of both, of equal sizes.
+
+    Each block is computed by torchmetrics.
+    """
     from torchmetrics.image.kid import KernelInceptionDistance
 
     values = []
@@ -124,14 +126,14 @@ def inception(logits: Tensor, splits: int = PARTS) -> tuple[float, float]:
 
 
 def quiet(metric: type[M], **options: Any) -> M:
-    """A metric of the library, without its warning that it holds all features."""
+    """A metric of torchmetrics, without the warning that it stores all features."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Metric .* will save all extracted features")
         return metric(**options)
 
 
 def seeded(compute: Callable[[], Any]) -> Any:
-    """Run a computation of the library, which permutes its rows by the global generator."""
+    """Run a computation of torchmetrics, which permutes its rows by the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return compute()
@@ -139,7 +141,7 @@ def seeded(compute: Callable[[], Any]) -> Any:
 
 # ---------------------------------------------------------------------------------------------------- precision and recall
 def radii(x: Tensor) -> Tensor:
-    """(N,) the distance of each of x (N, D) to its third neighbour."""
+    """(N,) distance of each row of x (N, D) to its third nearest neighbour."""
     parts = x.split(max(1, DISTANCES // len(x)))
     nearest = [torch.cdist(part, x).topk(NEIGHBOUR + 1, largest=False).values for part in parts]
     return torch.cat(nearest)[:, -1]  # the first of them is the image itself

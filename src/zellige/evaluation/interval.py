@@ -1,5 +1,4 @@
-"""95% intervals: a number with its interval; half-widths by Student's t, over the draws of stratified groups, and over
-texts and draws together."""
+"""95% intervals: Student's t, over the draws of stratified groups, and over texts and draws together."""
 
 import math
 from dataclasses import dataclass, field
@@ -36,11 +35,11 @@ class Number:
         return (self.high - self.low) / 2
 
     def text(self, places: int = 3) -> str:
-        """`1.412 ± 0.006`"""
+        """Text such as `1.412 ± 0.006`."""
         return pm(self.value, self.half, places)
 
     def sides(self, places: int = 3) -> str:
-        """`0.013 -0.014 +0.021`, how far either end of the interval is; as `text` where both are as far."""
+        """Text such as `0.013 -0.014 +0.021`, with the distance of each end; like `text` if both are equal."""
         down, up = (f"{abs(end - self.value):.{places}f}" for end in (self.low, self.high))
         return (
             self.text(places)
@@ -50,7 +49,7 @@ class Number:
 
 
 def mean(values: ArrayLike) -> Number:
-    """The mean of one number a sample, with Student's interval; NaN is left out."""
+    """Mean of one number per sample, with Student's interval; NaN is left out."""
     values = np.asarray(values, float)
     values = values[~np.isnan(values)]
     n = len(values)
@@ -62,15 +61,14 @@ def mean(values: ArrayLike) -> Number:
 
 
 def from_jackknife(value: float, samples: np.ndarray, real: np.ndarray) -> Number:
-    """A number with its interval from what it becomes without each of the samples (N,),
-    and without each real text (M,)."""
+    """Number with the jackknife interval, from its values without each sample (N,) and each real text (M,)."""
     n, m = len(samples), len(real)
     half = student(min(n, m) - 1) * math.sqrt((n - 1) * float(np.var(samples)) + (m - 1) * float(np.var(real)))
     return Number(value, value - half, value + half)
 
 
 def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float, float]:
-    """(half, freedom): half the 95% interval of the sum over texts of the mean over replicates, over the draws alone.
+    """Half the 95% interval over the draws alone, of the sum over texts of the mean over replicates; and its freedom.
 
     Args:
         table: (N, R), R independent replicates; the texts of a group share the strata of their draws.
@@ -78,10 +76,10 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
         kind: "exact": nothing is drawn.
 
     Returns:
-        Welch's degrees of freedom, at most those that the replicates have: one less than R for each group with noise.
-        Infinite where nothing is drawn. Where the replicates have fewer than FREEDOM, `freedom` is theirs and `half`
-        infinite. Their number decides, not Welch's estimate: a low estimate of the variance of the noisiest group makes
-        that large, so that intervals chosen by it are too narrow.
+        (half, freedom): `freedom` is Welch's degrees of freedom, at most those of the replicates: R - 1 for each group with
+        noise. It is infinite if nothing is drawn. If the replicates have fewer than FREEDOM, `freedom` is theirs and `half`
+        infinite. Welch's estimate does not decide this: too low a variance of the noisiest group makes it large, and
+        intervals chosen by it are too narrow.
     """
     if kind == "exact":
         return 0.0, math.inf
@@ -104,16 +102,14 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
 
 
 def over_texts(residuals: Tensor, drawn: float) -> float:
-    """Half the 95% interval of the sum over texts, over other texts and other draws: Student's, a text being one
-    observation.
+    """Half the 95% interval of the sum over texts, over other texts and other draws: Student's t, one text per observation.
 
-    The variance of the texts' means holds that of their draws as if these were independent between the texts;
-    stratified ones err against each other, so that it is rather too large. Both questions are about one number and this
-    one includes the other, so that the interval is never narrower than `drawn`, half that over the draws, where it is
-    known.
+    The variance of the texts' means includes that of their draws, as if these were independent between texts. The errors of
+    stratified draws partly cancel, so it is slightly too large. The interval is never narrower than that over the draws,
+    whose half-width is `drawn`, if it is known.
 
     Args:
-        residuals: (N,) each text's mean over its draws less what it should be; they sum to zero up to rounding.
+        residuals: (N,) mean over the draws of each text, minus its expected value; they sum to zero up to rounding.
     """
     N = len(residuals)
     half = student(N - 1) * math.sqrt(N * float(residuals.var())) if N > 1 else math.inf
@@ -137,7 +133,7 @@ class Proportion:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's: the shares that the count does not refute (1927, JASA 22)."""
+        """Wilson's interval: the proportions that the count does not refute (1927, JASA 22)."""
         z, n, p = NormalDist().inv_cdf((1 + LEVEL) / 2), self.total, self.value
         middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
@@ -150,7 +146,7 @@ class Proportion:
 
     @property
     def number(self) -> Number:
-        """The same as a number; NaN of nothing."""
+        """The same as a `Number`; NaN if `total` is 0."""
         return Number(self.value, *self.interval) if self.total else Number(math.nan, math.nan, math.nan)
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,12 +167,12 @@ class Proportion:
 
 
 def skewness(share: float, draws: int) -> float:
-    """Skewness of the mean of `draws` / 2 weights, were they lognormal, a product of many factors.
+    """Skewness of the mean of `draws` / 2 weights if they are lognormal, as a product of many factors is.
 
-    With c^2 = 1 / share - 1 the squared coefficient of variation, that of one weight is (3 + c^2) c.
+    With the squared coefficient of variation c^2 = 1 / share - 1, that of one weight is (3 + c^2) c.
 
     Args:
-        share: of the draws, that which counts (Kish): (sum w)^2 / sum w^2 over their number.
+        share: effective fraction of the draws (Kish): (sum w)^2 / sum w^2, divided by their number.
     """
     square = 1 / max(share, 1e-300) - 1
     return (3 + square) * math.sqrt(max(square, 0.0) / (draws / 2))

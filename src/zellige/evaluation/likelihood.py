@@ -1,8 +1,8 @@
 """Likelihood of a group of texts by a method: the bound, or another estimator, in replicates of stratified draws.
 
-The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set:
-how far they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ
-because their times do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
+The draws of a group are evenly spread over its strata, and the whole set is repeated in independent replicates. The error of the
+draws is estimated from the differences of the replicates. (The variance within a stratified set says nothing, since its
+draws differ in their times.) Random numbers belong to groups, not to batches, so the batch size changes no result.
 """
 
 import contextlib
@@ -39,20 +39,19 @@ Draw = Callable[[Batch, Randomness], dict[str, Tensor]]
 
 @dataclass
 class Likelihood:
-    """One way to ask a method for -log p: which estimator, over which times, with which of the bound's terms.
+    """One way to compute -log p with a method: the estimator, its times, and the terms of the bound.
 
     Attributes:
-        method, estimator: "bound", or the name of another likelihood that the method admits.
-        t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
-        ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published
-            schedules have them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of
-            the paper's code where it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
-        steps: the bound of the model of this many steps: of a method in continuous time, or a coarse chain of one of T
-            steps; 0: the method as it is.
-        grid: the times of these steps, as a sampler has them: "uniform", "cosine", "log-snr"; "auto": the method's own.
-        terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"),
-            or "all".
-        proposal: how the times between the ends are drawn, see `pilot`; None: evenly.
+        method, estimator: "bound", or the name of another likelihood that the method supports.
+        t_min: times are drawn from [t_min, 1]; above 0 only as in published code, and then it is no bound.
+        ends: endpoint terms of the bound: those of the model ("model"); each in one jump, as published schedules have them,
+            a bound of another model ("jumps"); left out ("none"), as in most papers; or those of the paper's code if it has
+            others ("published": MD4, GenMD4, D3PM's images). The last two give no bound.
+        steps: the bound of the model of this many steps, for a method in continuous time, or for a coarse chain of one with
+            T steps; 0: the method as it is.
+        grid: times of these steps, as for a sampler: "uniform", "cosine", "log-snr"; "auto": the method's own.
+        terms: for a bound of T steps: each draw has one of the steps between the first and the last ("drawn"), or "all".
+        proposal: distribution of the times between the ends, see `pilot`; None: uniform.
     """
 
     method: Method
@@ -109,30 +108,29 @@ class Likelihood:
 
     @property
     def evaluated_method(self) -> Method:
-        """The method whose terms are asked for: that of published code where its bound is one of another method."""
+        """Method whose terms are computed: that of published code if its bound is one of another method."""
         m = self.method
         published_method = m.as_published() if self.ends == "published" and isinstance(m, Diffusion) else None
         return m if published_method is None else published_method
 
     @property
     def T(self) -> int:
-        """The number of steps of the bound; 0 in continuous time."""
+        """Number of steps of the bound; 0 in continuous time."""
         return self.steps or getattr(self.method, "steps", 0)
 
     @functools.cached_property
     def times(self) -> Tensor:
-        """The times (T + 1,) of the steps of the bound."""
+        """Times (T + 1,) of the steps of the bound."""
         return spaced(cast(Diffusion, self.evaluated_method), self.T, self.grid)
 
     @property
     def drawn_steps(self) -> range:
-        """The steps of which one is drawn, or all are summed: all but the last and a jump from PRIOR."""
+        """Steps of which one is drawn, or all are summed: all but the last and a jump from PRIOR."""
         return bound_terms.between(cast(Diffusion, self.evaluated_method), self.T)
 
     @property
     def draws_times(self) -> bool:
-        """Return whether it is a sum or an integral over time as in `methods.diffusion`,
-        one time between the ends per draw."""
+        """Return whether each draw has one time between the ends, as in `methods.diffusion`."""
         m = self.evaluated_method
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
@@ -141,8 +139,10 @@ class Likelihood:
 
     @property
     def importance(self) -> bool:
-        """Return whether times are drawn by importance. Under a mask the terms are of one size,
-        and times are drawn evenly."""
+        """Return whether times are drawn by importance.
+
+        With a mask all terms are of similar size, and times are drawn uniformly.
+        """
         if not (self.draws_times and self.terms == "drawn"):
             return False
         process = self.method.process
@@ -169,7 +169,7 @@ class Likelihood:
 
     @property
     def time(self) -> str:
-        """The times at which the bound is evaluated, in words, for the protocol."""
+        """Description of the times at which the bound is evaluated, for the protocol."""
         if self.other is not None:
             return self.other.about
         if self.certain:
@@ -194,7 +194,7 @@ class Likelihood:
 
     @property
     def distribution(self) -> Distribution | None:
-        """The distribution that it bounds, or is -log p of; None where it is no bound."""
+        """Distribution for which it is a bound, or -log p; None if it is no bound."""
         if self.published or self.kind == "loss" or not isinstance(self.method, Method):
             return None
         distribution = bounded_distribution(self.method, self.estimator, self.steps, self.grid)
@@ -202,8 +202,10 @@ class Likelihood:
 
     @property
     def bounds(self) -> list[str]:
-        """The samplers without options of whose distribution it is a bound, or -log p; none where it is no bound, or of
-        another model."""
+        """Samplers, without options, of whose distribution it is a bound, or -log p.
+
+        None if it is no bound, or one of another model.
+        """
         if self.distribution is None or self.ends == "jumps":
             return []
         number = {"estimator": self.estimator} if self.estimator != "bound" else {}
@@ -215,7 +217,7 @@ class Likelihood:
 
     @property
     def strata(self) -> str | None:
-        """Quantity over which the draws are spread evenly; None where nothing is drawn, or nothing is stratified."""
+        """Quantity over which the draws are evenly spread; None if nothing is drawn or stratified."""
         if self.other is not None:
             return self.other.strata
         if self.certain or self.terms == "all":
@@ -224,7 +226,7 @@ class Likelihood:
 
     @property
     def _draws_mask_counts(self) -> bool:
-        """Whether numbers of masks are drawn instead of times.
+        """Return whether numbers of masks are drawn instead of times.
 
         With fewer steps than tokens, times are drawn: most numbers of masks would have no weight.
         """
@@ -253,14 +255,14 @@ class Likelihood:
         return {"diffusion": self.between(batch, generator)} | self._endpoint_terms(m, batch, generator)
 
     def between(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
+        """One draw of the term whose times are drawn, between the ends: (B,) nats."""
         m: Any = self.evaluated_method
         if self.T:
             return bound_terms.sampled_step(m, batch, self.times.to(batch.tokens.device), generator, self.proposal)
         return bound_terms.inside(m, batch, generator, self.proposal, self.t_min)
 
     def _drawn_otherwise(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
-        """One draw of each term where a method has terms of its own, or numbers of masks are drawn and not times."""
+        """One draw of each term if a method has its own terms, or numbers of masks are drawn."""
         if self.ends == "published":
             return m.published(batch, generator, self.steps)
         if self.steps:
@@ -280,7 +282,7 @@ class Likelihood:
         return {"diffusion": diffusion} | self._endpoint_terms(m, batch, generator)
 
     def _endpoint_terms(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
-        """One draw of each endpoint term of continuous time; none where the ends are left out."""
+        """One draw of each endpoint term of continuous time; none if the ends are left out."""
         if self.ends not in ("model", "jumps"):
             return {}
         jumps = self.ends == "jumps"
@@ -290,13 +292,14 @@ class Likelihood:
 
 @dataclass
 class Work:
-    """Judges groups of texts, by their number: `work(index)` gives plain lists, so that it may be asked in another
-    process.
+    """Evaluates groups of texts by their number: `work(index)` returns plain lists, so another process can call it.
 
     Attributes:
-        rows, chosen: the data set and the rows of it that are judged.
-        texts: of a group; draws: of each text in one replicate; replicates: independent sets of draws.
-        batch: rows (texts x draws) in one call of the network.
+        rows, chosen: the data set, and the numbers of the rows to evaluate.
+        texts: texts of a group.
+        draws: draws of each text in one replicate.
+        replicates: number of independent sets of draws.
+        batch: rows (texts x draws) per network evaluation.
     """
 
     likelihood: Likelihood
@@ -313,12 +316,12 @@ class Work:
         return -(-len(self.chosen) // self.texts)
 
     def group(self, index: int) -> Batch:
-        """The texts of a group."""
+        """Return the texts of a group."""
         indices = self.chosen[index * self.texts : (index + 1) * self.texts]
         return self.rows.collate([self.rows[i] for i in indices])
 
     def __call__(self, index: int) -> dict[str, Any]:
-        """{"terms": name -> replicates -> texts, "squares": replicates -> texts, "tokens": ..., "documents": ...}"""
+        """Return {"terms": name -> replicates -> texts, "squares": replicates -> texts, "tokens": ..., "documents": ...}."""
         group, terms, squares = self.group(index), {}, []
         for replicate in range(self.replicates):
             terms_of_replicate = self._draw(group, mix(self.seed, index, replicate))
@@ -335,7 +338,9 @@ class Work:
     @torch.no_grad()
     def _draw(self, group: Batch, seed: int) -> dict[str, Tensor]:
         """Each term of each text: name -> (draws, texts) float64.
-        Row d * texts + j of what is asked is draw d of text j."""
+
+        Row d * texts + j of the network's input is draw d of text j.
+        """
         n = len(group.tokens)
         total = n * self.draws
         size = max(d for d in range(1, min(self.batch, total) + 1) if total % d == 0)
@@ -374,7 +379,7 @@ def bounded(method: Method) -> bool:
 def admitted(
     method: Method, estimator: str, ends: str = "model", steps: int = 0, terms: str = "drawn", grid: str = "uniform"
 ) -> str:
-    """The estimator that a method is evaluated by; InputError for what it does not admit, whatever the data."""
+    """Return the estimator for a method. InputError: the method does not support it, whatever the data."""
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
     Likelihood(method, estimator, 0.0, ends, steps, terms, grid=grid)
@@ -428,10 +433,9 @@ def _no_steps(method: Method, other: bool) -> str | None:
 
 
 def _from_t_min(method: Masked, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
-    """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
+    """Mean of the diffusion term over t in [t_min, 1] for a time-free masked network: (B,) nats.
 
-    By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these
-    times.
+    As in the bound, a number of masks k is drawn; its weight is its probability under the masked fractions of these times.
     """
     group, n, k, x_t = method.mask_exactly_k(batch, generator)
     low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
@@ -446,8 +450,7 @@ def _of(method: Method, distribution_of: Callable[[Method], Tensor]) -> Callable
 
 
 def entropy_and_divergence(nats: float, tokens: Tensor) -> dict[str, float]:
-    """Mean of -log pi over texts (N, L) in two terms: entropy of their empirical distribution,
-    and its divergence from pi."""
+    """Mean of -log pi over texts (N, L) in two terms: entropy of the texts, and their divergence from pi."""
     share = tokens.unique(dim=0, return_counts=True)[1].double() / len(tokens)
     entropy = float(enumeration.entropy(share))
     return {"entropy of the texts": entropy, DIVERGENCE: nats - entropy}
@@ -461,7 +464,7 @@ def number_of_tokens(batch: Batch) -> Tensor:
 
 
 def number_of_documents(batch: Batch) -> Tensor:
-    """(B,) documents that have a token that counts; 0 where rows are no documents."""
+    """(B,) documents with a token that counts; 0 if rows are no documents."""
     if batch.segments is None or batch.mask is None:
         return torch.zeros(len(batch), dtype=torch.float64)
     start, _ = documents(batch.segments)

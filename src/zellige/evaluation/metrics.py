@@ -3,12 +3,12 @@
 To add a metric, write its function here and its row below. `zellige evaluate RUN --generate` then computes, prints and
 saves it, shows by which degenerate samplers it is fooled, and `python docs/_tools/pages.py` makes its page.
 
-A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is
-known. It returns a `Number`, a `Proportion`, or an array with one value per sample (N,). Of an array the mean is taken,
-with Student's interval over the samples; NaN is left out. A kind of data may bring metrics of its own (`plugins/kinds/`).
+The row of a function names its arguments in `takes`, each a key of KNOWN; it is called if all of them are known. It
+returns a `Number`, a `Proportion`, or an array with one value per sample (N,). The result of an array is its mean without
+NaN, with Student's interval over the samples. A kind of data may have its own metrics (`plugins/kinds/`).
 
-Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone
-is fooled by some degenerate sampler (`degenerate.fooled_metrics`).
+Every metric alone is fooled by some degenerate sampler (`degenerate.fooled_metrics`): text that repeats one word has the
+best perplexity of all.
 """
 
 import math
@@ -50,9 +50,10 @@ SPLITS = 100  # of either side into quarters, for the interval of total variatio
 
 # ---------------------------------------------------------------------------------------------------- of the tokens alone
 def entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Unigram entropy of each sample, -sum_v f_v log f_v, with f the frequencies of the tokens within it: (N,) nats.
+    """Unigram entropy of each sample, -sum_v f_v log f_v: (N,) nats.
 
-    It is at most log of the sample's length, and NaN for a sample without tokens.
+    f_v is the frequency of token v in the sample. The entropy is at most the log of the sample's length, and NaN for a
+    sample without tokens.
 
     >>> entropies([[3, 1, 2, 0], [0, 0, 1, 1]]) / math.log(2)
     array([2., 1.])
@@ -66,8 +67,7 @@ def entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n-grams of rows, none of which reaches from one row into the next: (M,) a number for each kind,
-    (M,) their rows."""
+    """Return all n-grams within the rows: (M,) an integer for each different one, (M,) the row of each."""
     tokens = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.zeros(0, np.int64)
     row = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     single = np.unique(tokens, return_inverse=True)[1]
@@ -80,10 +80,10 @@ def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray
 
 
 def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
-    """Number of different n-grams over the number of n-grams, in all samples together. NaN where there is no n-gram.
+    """Number of different n-grams, divided by the number of all n-grams, in all samples together.
 
-    It falls as more text is drawn (Heaps' law), so compare it at equal numbers of tokens only. The interval is the
-    jackknife over samples, whose variance is not too small in expectation (Efron and Stein 1981).
+    It falls as more text is sampled (Heaps' law), so compare it at equal numbers of tokens only. NaN if there is no
+    n-gram. The interval is the jackknife over samples; its variance is not too small in expectation (Efron and Stein 1981).
 
     >>> distinct([[7, 7, 7, 7, 7]], 2).value
     0.25
@@ -105,8 +105,7 @@ def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
 
 
 def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
-    """Fraction of the n-grams of each sample that occurred in it before: (N,).
-    NaN for a sample of fewer than n tokens."""
+    """Fraction of the n-grams of each sample that occurred in it before: (N,); NaN below n tokens."""
     code, row = grams(rows, n)
     many = np.bincount(row, minlength=len(rows))
     kinds = np.bincount(np.unique(np.stack([code, row]), axis=1)[1], minlength=len(rows))
@@ -115,11 +114,10 @@ def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- of their lengths
 def median_length(lengths: np.ndarray) -> Number:
-    """Median of the lengths (N,) of documents, one that did not end (NaN) being longer than all that did.
+    """Median of the lengths (N,) of documents; one that did not end (NaN) counts as longer than all that did.
 
-    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, for
-    the largest k with which it covers the median 95% of the time (the number of values below the median is binomial,
-    whatever the distribution).
+    NaN if half of them did not end. The interval lies between the k-th shortest and the k-th longest document. The number
+    of values below the median is binomial for any distribution; k is the largest with which the interval covers 95%.
 
     >>> median_length(np.array([3, 9, 1, 5, math.nan])).value
     5.0
@@ -139,20 +137,19 @@ def median_length(lengths: np.ndarray) -> Number:
 
 
 def longest_length(lengths: np.ndarray) -> Number:
-    """Longest of the documents that ended, of lengths (N,); NaN where none did. It grows with N,
-    and has no interval."""
+    """Longest of the lengths (N,) of documents that ended; NaN if none did. It grows with N and has no interval."""
     ended = lengths[~np.isnan(lengths)]
     return Number(float(ended.max()), -math.inf, math.inf) if len(ended) else Number(math.nan, math.nan, math.nan)
 
 
 def endless(lengths: np.ndarray) -> Number:
-    """Fraction of the documents, of lengths (N,), that did not end before the length that was asked for."""
+    """Fraction of the documents that did not end within the requested length: those whose length (N,) is NaN."""
     return Proportion(int(np.isnan(lengths).sum()), len(lengths)).number
 
 
 # ---------------------------------------------------------------------------------------------------- by the judge
 def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Both (N,) in float64, without the samples of which no token was judged. InputError: none is left."""
+    """Return both (N,) in float64, without the samples that have no judged token. InputError: none is left."""
     has_tokens = tokens > 0
     if not has_tokens.any():
         raise InputError("the judge found no token to judge; give texts of two tokens or more, or `first` judged")
@@ -162,25 +159,24 @@ def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
 def perplexity(nats: Tensor, tokens: Tensor) -> Number:
     """Corpus-level perplexity, exp(sum of all nats / number of all tokens), as MDLM, BD3-LM, Duo and ReMDM report it.
 
-    A sample of which no token was judged does not count. The interval is Student's t of the residuals of the ratio,
-    over samples.
+    Samples without a judged token are left out. The interval is Student's t over samples, of the residuals of the ratio.
     """
     ratio = summarize(*judged_only(nats, tokens), "nats/token", "exact")
     return Number(ratio.perplexity, ratio.perplexity_low, ratio.perplexity_high)
 
 
 def perplexities(nats: Tensor, tokens: Tensor) -> np.ndarray:
-    """Perplexity of each sample, exp(nats / tokens), whose mean SEDD and RADD report: (N,).
+    """Perplexity of each sample, exp(nats / tokens): (N,). SEDD and RADD report the mean.
 
-    The mean is larger than the corpus-level perplexity where the samples are of equal length (Jensen), and depends most
-    on the worst samples. A sample of which no token was judged does not count.
+    For samples of equal length the mean is larger than the corpus-level perplexity (Jensen). It depends most on the
+    worst samples. Samples without a judged token are left out.
     """
     nats, tokens = judged_only(nats, tokens)
     return (nats / tokens).exp().numpy()
 
 
 def mauve_package() -> Any:
-    """The package of MAUVE's authors; InputError where it is not installed."""
+    """Import the package of MAUVE's authors. InputError: it is not installed."""
     try:
         import mauve as package  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -189,11 +185,10 @@ def mauve_package() -> Any:
 
 
 def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
-    """Area under the divergence frontier of features (N, D) of samples and (M, D) of real text, by its authors'
-    package.
+    """Area under the divergence frontier of features of samples (N, D) and real text (M, D).
 
-    The value is the mean over 5 seeds of the clusters, and the interval is that of the clusters alone. MAUVE needs
-    thousands of texts, and depends on their number, their length and the network that the features come from.
+    Computed by its authors' package. The value is the mean over 5 seeds of the clustering; the interval covers only
+    these seeds. MAUVE needs thousands of texts, and depends on their number, their length and the network of the features.
 
     Raises:
         InputError: the package is not installed.
@@ -212,8 +207,8 @@ def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
 def energy_distance(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
     """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of embeddings x of samples (N, D) and y of real text (M, D).
 
-    Only pairs of different texts count, so the estimate is unbiased: for equal distributions it is below zero as often
-    as above. The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
+    Only pairs of different texts count, so the estimate is unbiased: for equal distributions its expectation is zero, and
+    it may be negative. The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
     """
     return discrepancy(*(-d for d in euclideans(vectors, real_vectors)))
 
@@ -221,7 +216,7 @@ def energy_distance(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
 def mmd(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
     """Squared maximum mean discrepancy of embeddings (N, D) and (M, D), E k(x, x') + E k(y, y') - 2 E k(x, y).
 
-    The kernel is k(x, y) = exp(-|x - y|^2 / 2). Unbiased, with the interval of the energy distance.
+    The kernel is k(x, y) = exp(-|x - y|^2 / 2). The estimate is unbiased; the interval is made as for the energy distance.
     """
     return discrepancy(*(np.exp(-(d**2) / 2) for d in euclideans(vectors, real_vectors)))
 
@@ -234,15 +229,14 @@ def euclideans(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def total_variation(
     compared_rows: Sequence[Sequence[int]], real_rows: Sequence[Sequence[int]], n: int, seed: int = 0
 ) -> Number:
-    """Total variation sum_v |f_v - g_v| / 2 of the frequencies f and g of n-grams of tokens in samples and in real
-    text.
+    """Total variation sum_v |f_v - g_v| / 2 of the frequencies of n-grams in samples (f) and in real text (g).
 
-    The value of finite texts is biased upward, so read it beside that of real text against other real text of the same
-    size. The interval is of the mean for texts of this number. NaN where one side has no n-gram.
+    For finitely many texts it is biased upward, so compare it with that of real text against as much other real text. NaN
+    if one side has no n-gram.
 
-    Interval: the variance for all texts is extrapolated from that of random quarters and halves of both sides. Let c be
-    the variance divided by 1 - TV and by 1 / size, which depends little on the size: c is that of halves, times its
-    growth from quarters to halves if it grew. Then a test of 1 - TV is inverted (`distances.inverted`).
+    The interval is for the mean at this number of texts. Its variance is extrapolated from random quarters and halves of
+    both sides: c = variance * size / (1 - TV) depends little on the size, so c is that of halves, times its growth from
+    quarters to halves if it grew. Then a test of 1 - TV is inverted (`distances.inverted`).
 
     >>> total_variation([[1, 2], [1, 3]], [[1, 2], [1, 2]], 1).value
     0.25
@@ -274,17 +268,16 @@ def total_variation(
 
 
 def _between(f: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """TV of counts (B, kinds) and (B, kinds), row by row."""
+    """Total variation of counts (B, kinds) and (B, kinds): (B,)."""
     f, g = (x / np.maximum(x.sum(1, keepdims=True), 1) for x in (f, g))
     return 0.5 * np.abs(f - g).sum(1)
 
 
 def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
-    """Mean distance E|l(x) - E l(y)| of samples x (N,) from the mean of real texts y (M,), with l a text's nats per
-    token.
+    """Mean distance E|l(x) - E l(y)| of samples x (N,) from the mean of real texts y (M,); l is nats per token.
 
-    The aim is the distance of real texts themselves, not 0: samples that all have the same l are not like real text.
-    NaN is left out. The interval is the jackknife over samples and real texts.
+    The goal is the value of real texts, not 0: samples that all have the same l are not like real text. NaN is left
+    out. The interval is the jackknife over samples and real texts.
     """
     x, y = rates[~np.isnan(rates)], real_rates[~np.isnan(real_rates)]
     if min(len(x), len(y)) < 2:
@@ -297,11 +290,10 @@ def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
 
 # ---------------------------------------------------------------------------------------------------- against the true rest
 def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms:
-    (N,).
+    """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens: (N,).
 
-    f are the frequencies in the written part of a sample, g those at the same positions of the true text. It is 0 where
-    all frequencies are equal and 1 where no token is in both. NaN where one side has no token.
+    f are the frequencies in the written part of a sample, g those at the same positions of the true text. It is 0 if
+    all frequencies are equal, 1 if no token is in both, and NaN if one side has no token.
 
     >>> hellinger([[1, 1, 2, 2], [3]], [[2, 1, 2, 1], [4]])
     array([0., 1.])
@@ -316,10 +308,9 @@ def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequenc
 
 
 def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Fraction of the tokens in the written part of each sample that occur nowhere in that part of the true text:
-    (N,).
+    """Fraction of the tokens in the written part of each sample that do not occur in that part of the true text.
 
-    NaN where nothing was written.
+    (N,), NaN if nothing was written.
 
     >>> outliers([[1, 1, 2, 5]], [[2, 1, 3]])
     array([0.25])
@@ -333,10 +324,10 @@ def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence
 
 
 def memorised(runs: np.ndarray) -> np.ndarray:
-    """Number of tokens of the longest run of each sample that is in one row of the training set: (N,).
+    """Length in tokens of the longest run of each sample that is in a sequence of the training set: (N,).
 
-    `memorisation.longest` finds the runs of all sets in one pass over the training set. Two different runs are taken
-    for equal with probability 2^-64 each. The interval is over samples, with the training set fixed.
+    `memorisation.longest` finds the runs by hashes; two different runs have equal hashes with probability 2^-64. The
+    interval is over samples, with the training set fixed.
     """
     return runs
 
@@ -346,8 +337,8 @@ def fid(images: Tensor, real_images: Tensor) -> Number:
     """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the features of two sets of images.
 
     m, m' are the means and C, C' the covariances of the features, (N, D) and (M, D). Computed by torchmetrics. It is
-    biased in the number of samples, so compare it at equal numbers only. The interval is the jackknife over 10 groups
-    of samples. The bootstrap would not do: a set with repetitions is a smaller set, whose FID is larger.
+    biased: it falls with the number of samples, so compare it at equal numbers only. The interval is the jackknife over
+    10 groups of samples. (A bootstrap sample has repetitions, as a smaller set has, and so a larger FID.)
     """
     return jackknife(lambda x: frechet(x, real_images), images)
 
@@ -363,10 +354,10 @@ def kid(images: Tensor, real_images: Tensor) -> Number:
 
 
 def inception_score(logits: Tensor) -> Number:
-    """exp of the mean of KL(p(y | x) || p(y)) by a classifier with logits (N, classes), in 10 splits of the samples.
+    """exp of the mean KL(p(y | x) || p(y)) by a classifier with logits (N, classes), averaged over 10 splits.
 
-    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. A split has a tenth of
-    the samples, rounded up, so some numbers of samples make fewer than 10 splits.
+    Computed by torchmetrics, without real images. The interval is Student's t over the splits. A split has a tenth of
+    the samples, rounded up, so there can be fewer than 10.
     """
     value, deviation = inception(logits)
     splits = math.ceil(len(logits) / math.ceil(len(logits) / PARTS))
@@ -375,9 +366,9 @@ def inception_score(logits: Tensor) -> Number:
 
 
 def precision(images: Tensor, real_images: Tensor) -> np.ndarray:
-    """Return whether each sample (N, D) lies in the manifold of real images (M, D): (N,) bool.
+    """Return whether each sample (N, D) lies in the manifold of the real images (M, D): (N,) bool.
 
-    A manifold is the union of the balls around its images that reach to their third neighbours.
+    The manifold of a set is the union of balls around its images, each with the third nearest neighbour on its surface.
     """
     manifold = real_images[:MANIFOLD]
     return within(images, manifold, radii(manifold))
@@ -393,38 +384,38 @@ def recall(images: Tensor, real_images: Tensor) -> Number:
 
 
 def recognised(logits: Tensor, asked: Tensor) -> Number:
-    """Fraction of the samples that the classifier, with logits (N, classes), puts into the class asked for (N,)."""
+    """Fraction of the samples that a classifier, with logits (N, classes), puts into the requested class (N,)."""
     return Proportion(int((logits.argmax(1) == asked).sum()), len(asked)).number
 
 
 # ---------------------------------------------------------------------------------------------------- the table
 KNOWN = {  # what a metric may take
     "rows": "token ids of each of N samples, of any length",
-    "lengths": "(N,) tokens of each sample that the end-of-text token ended, of a sampler that may write on; NaN if it did not",
+    "lengths": "(N,) tokens of each sample up to its end-of-text token, if the sampler ends there; NaN without one",
     "nats": "(N,) -log p of each sample by the judge, in nats",
-    "tokens": "(N,) how many tokens of each sample the judge scored",
+    "tokens": "(N,) number of tokens of each sample that the judge scored",
     "features": "(N, D) last hidden states of the judge, of samples",
     "real_features": "(M, D) last hidden states of the judge, of real texts",
-    "seed": "of the evaluation",
+    "seed": "random seed of the evaluation",
     "compared_rows": "token ids of as many samples as there are real texts",
     "real_rows": "token ids of held-out real texts",
     "rates": "(N,) nats per token of the compared samples by the judge; NaN where no token was judged",
-    "real_rates": "(M,) the same of the real texts",
-    "vectors": "(N, D) embeddings of the compared samples, scaled by the spread of real texts (`text_features`), float64",
-    "real_vectors": "(M, D) the same of the real texts",
-    "written_rows": "token ids that were written of each of N samples, the given part left out",
-    "true_rows": "token ids at these positions in the text that the sample continues",
-    "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
+    "real_rates": "(M,) the same for the real texts",
+    "vectors": "(N, D) embeddings of the compared samples, float64, scaled by the spread of real texts (`text_features`)",
+    "real_vectors": "(M, D) the same for the real texts",
+    "written_rows": "token ids of each of N samples, without the given part",
+    "true_rows": "token ids at the same positions of the true text",
+    "runs": "(N,) length in tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
     "images": "(N, D) features of samples, float64, in random order",
     "real_images": "(M, D) features of real images, float64, in random order",
-    "texts": "texts of the samples, of a kind of data that has metrics of its own",
+    "texts": "texts of the samples, for data that has its own metrics",
     "training_texts": "the different texts of the training split",
-    "asked": "(N,) class that each sample was drawn for",
-    "found": "(N,) class that each has by the property that is counted from it; -1 where none can be counted",
-    "counted": "(N,) that property; NaN where it cannot be counted",
-    "right_parts": "(N, 5) whether each part of a picture is right; NaN where nothing of it is seen",
-    "seen": "(N,) whether a picture is in the training split (1), held out (2) or neither (0); -1 where it is not valid",
-    "logits": "(N, classes) of samples, by the classifier that the features come from",
+    "asked": "(N,) class that was requested for each sample",
+    "found": "(N,) class of each sample by its counted property; -1 if it cannot be counted",
+    "counted": "(N,) the counted property; NaN if it cannot be counted",
+    "right_parts": "(N, 5) whether each part of a picture is right; NaN for a hidden part",
+    "seen": "(N,) 1 for a picture of the training split, 2 for a held-out one, 0 for another valid one; -1 if it is not valid",
+    "logits": "(N, classes) of samples, by the classifier whose features are compared",
 }
 STUDENT = "Student's t over samples"
 IN_PAIRS = "over the choice of samples and of real texts"
@@ -436,22 +427,21 @@ class Metric:
     """A row of the table.
 
     Attributes:
-        name: its key in JSON.
-        function, takes: what computes it, and the names of its arguments (KNOWN).
-        higher: whether higher is better; None where it should be as that of real text. Degenerate samplers are judged
-            by it.
-        interval: how the 95% interval is made.
-        title, unit: how it is called where it is printed; `unit` is "" for a pure number.
-        definition: what the protocol of a result says of it; "" for nothing.
-        paper: where it is from.
+        name: key in the JSON.
+        function, takes: the function that computes it, and the names of its arguments (keys of KNOWN).
+        higher: whether higher is better; None if the value of real text is best. Degenerate samplers are judged by it.
+        interval: method of the 95% interval.
+        title, unit: name and unit in printed output; `unit` is "" for a pure number.
+        definition: sentence in the protocol of a result; "" for none.
+        paper: source.
         biased: whether its expectation depends on the number of samples.
-        decimals, from_value: how many are printed, and of values of `from_value[0]` or more `from_value[1]` of them.
-        sides: whether the two sides of the interval are printed apart.
-        column: its heading in the table of several sets; "" if it is not in there.
-        axis, log: its label on a figure, and whether the axis is logarithmic.
-        family: what metrics that differ in a number n are called together; the name if not given.
-        page: its page in docs/metrics; the name in small letters if not given.
-        subject: what it judges, of a metric of one kind of data.
+        decimals, from_value: number of printed decimals; from the value `from_value[0]` on, `from_value[1]` of them.
+        sides: whether the two ends of the interval are printed separately.
+        column: heading in the table of several sets; "" if it is not in this table.
+        axis, log: label of its axis in a figure, and whether this axis is logarithmic.
+        family: common name of metrics that differ in a number n; default: the name.
+        page: page in docs/metrics; default: the name in lower case.
+        subject: the kind of data, if it is for one kind only.
     """
 
     name: str
@@ -483,7 +473,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """`unigram entropy, nats`"""
+        """Title and unit: `unigram entropy, nats`."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
     @property
@@ -495,12 +485,12 @@ class Metric:
         return "images" in self.takes or "logits" in self.takes
 
     def places(self, value: float) -> int:
-        """The number of decimals that a value is printed with."""
+        """Number of decimals with which a value is printed."""
         large, places = self.from_value
         return places if abs(value) >= large else self.decimals
 
     def text(self, number: Number) -> str:
-        """`40.21 ± 1.30`, or `0.0128 -0.0141 +0.0213` where the two sides of the interval differ."""
+        """Text such as `40.21 ± 1.30`, or `0.0128 -0.0141 +0.0213` if the two sides of the interval differ."""
         return (number.sides if self.sides else number.text)(self.places(number.value))
 
 
@@ -592,14 +582,14 @@ METRICS |= {metric.name: metric for metric in (
 
 # ---------------------------------------------------------------------------------------------------- what reads it
 def find(name: str) -> Metric:
-    """The row of a metric. ValueError: it has none, and is neither printed nor saved."""
+    """Return the row of a metric. ValueError: it has none."""
     if name not in METRICS:
         raise ValueError(f"the metric '{name}' has no row; add it to METRICS in evaluation/metrics.py")
     return METRICS[name]
 
 
 def measure(**known: Any) -> dict[str, Number]:
-    """Every metric that takes only what is known, by name; the arguments are those of KNOWN."""
+    """Compute every metric whose arguments are all given, by name; the arguments are keys of KNOWN."""
     if unknown := known.keys() - KNOWN.keys():
         raise ValueError(f"no metric takes '{min(unknown)}'")
     numbers = {}
@@ -612,7 +602,7 @@ def measure(**known: Any) -> dict[str, Number]:
 
 
 def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Number]:
-    """Every metric of images, by name; `seed` is of their order. InputError: too few for the number of features."""
+    """Compute every metric of images, by name; `seed` sets their order. InputError: too few images for the features."""
     check_enough(len(samples.features), len(real.features), samples.features.shape[1])
     samples, real = samples.shuffled(seed), real.shuffled(seed)
     known = {} if samples.asked is None else {"asked": samples.asked}

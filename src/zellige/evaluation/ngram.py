@@ -1,12 +1,12 @@
-"""Interpolated n-gram models: the plain baseline that stands beside a small model.
+"""Interpolated n-gram models: a simple baseline for a small model.
 
     p_m(x_i | x_<i) = sum_{k=0..m} w_mk f_k(x_i | x_{i-k+1}..x_{i-1})
 
 with f_0 = 1/V and f_k the relative frequency in the train split. The weights are those of deleted interpolation
-(Jelinek and Mercer, 1980): for each m, the ones under which the validation split is likeliest, found by EM. Where a row
-has fewer than m - 1 tokens before x_i, or the train split never continues that context, the longest order that is
-defined stands in for m. So every p_m( . | context) sums to one, a row's probability is exact, and like the diffusion
-model it sees nothing outside its own row.
+(Jelinek and Mercer, 1980): for each m, EM finds those that make the validation split most likely. If a row has fewer than
+m - 1 tokens before x_i, or the train split never continues that context, the longest order that is defined replaces m.
+So every p_m( . | context) sums to one, and the probability of a row is exact. Like the diffusion model, an n-gram model
+sees nothing outside the row.
 """
 
 import numpy as np
@@ -19,9 +19,8 @@ EM_GAP, EM_STEPS = 1e-4, 2000  # nats per token
 class NGrams:
     """Models of the orders 1 to `order`, fitted together on rows of tokens.
 
-    Rows are integers, (N, L), or (L,) for one long row; an entry below zero is padding: it counts for nothing and no
-    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, the uniform distribution
-    first.
+    Rows are integers, (N, L), or (L,) for one long row. A negative entry is padding: it does not count, and no context
+    reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m; the uniform distribution comes first.
     """
 
     def __init__(self, train, validation, vocabulary: int, order: int = 4):
@@ -45,11 +44,11 @@ class NGrams:
         return np.log(p).reshape(np.shape(rows))
 
     def nats(self, rows, order: int | None = None) -> np.ndarray:
-        """-log p_m of each row, (N,): exact, so differences with another model on the same rows are paired."""
+        """-log p_m of each row, (N,); exact."""
         return -_rows(self.log_prob(rows, order)).sum(1)
 
     def _keys(self, tokens: np.ndarray, k: int) -> np.ndarray:
-        """The k tokens that end at each position as one integer, (N, L); -1 where fewer are there."""
+        """The k tokens that end at each position as one integer, (N, L); -1 if there are fewer."""
         keys = np.zeros(tokens.shape, np.int64)
         for back in range(k - 1, -1, -1):
             previous = np.full(tokens.shape, -1, np.int64)
@@ -58,13 +57,13 @@ class NGrams:
         return keys
 
     def _count(self, tokens: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
-        """The k-grams and how often each occurs, then the same for their contexts: sorted, for binary search."""
+        """The k-grams and their counts, then the same for their contexts: sorted, for binary search."""
         keys = self._keys(tokens, k)
         keys = keys[keys >= 0]
         return *np.unique(keys, return_counts=True), *np.unique(keys // self.vocabulary, return_counts=True)
 
     def _frequencies(self, tokens: np.ndarray) -> np.ndarray:
-        """f_k at every position, (order + 1, N, L); nan where the context is unseen or cut off."""
+        """f_k at every position, (order + 1, N, L); nan if the context is unseen or cut off."""
         frequencies = np.full((self.order + 1, *tokens.shape), np.nan)
         frequencies[0][tokens >= 0] = 1 / self.vocabulary
         for k, (grams, times, contexts, totals) in enumerate(self._tables, 1):
@@ -81,7 +80,7 @@ def _rows(tokens) -> np.ndarray:
 
 
 def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The value at each wanted key, 0.0 where there is none."""
+    """Return the value of each wanted key, 0.0 if there is none."""
     if not len(keys):
         return np.zeros(len(wanted))
     at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
@@ -89,7 +88,7 @@ def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.nda
 
 
 def _em(frequencies: np.ndarray) -> np.ndarray:
-    """The mixture weights, (m + 1,), that make the positions where all m + 1 frequencies are defined likeliest."""
+    """Mixture weights (m + 1,) that maximize the likelihood where all m + 1 frequencies are defined."""
     columns = frequencies.reshape(len(frequencies), -1)
     columns = columns[:, ~np.isnan(columns).any(0)]
     weights = np.full(len(columns), 1 / len(columns))

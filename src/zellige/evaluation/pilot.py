@@ -1,7 +1,7 @@
-"""A pilot: a few network evaluations in each part of time, which say how the times of an evaluation are best drawn.
+"""A pilot: a few network evaluations in each part of time, to choose the distribution of the times of an evaluation.
 
-Its noise has seeds of its own, so that the proposal is independent of the draws of the estimate, which is therefore
-unbiased for these very texts, whatever the pilot found.
+Its noise has its own seeds, so the proposal is independent of the draws of the estimate. The estimate is therefore
+unbiased for any proposal.
 """
 
 import itertools
@@ -25,7 +25,7 @@ MEANS = (
 
 
 def pilot_edges(likelihood: Likelihood) -> tuple[float, ...]:
-    """Edges of the bins of time in which the pilot evaluates the network; () where there is nothing to choose."""
+    """Edges of the bins of time in which the pilot evaluates the network; () if there is nothing to choose."""
     if not likelihood.importance:
         return ()
     steps = len(likelihood.drawn_steps) if likelihood.T else 0
@@ -36,10 +36,10 @@ def pilot_edges(likelihood: Likelihood) -> tuple[float, ...]:
 def pilot(
     likelihood: Likelihood, rows: Rows, chosen: list[int], seed: int, device: torch.device
 ) -> dict[str, Any] | None:
-    """Root mean square, in each bin of time, of the term whose times are drawn, over EACH draws; None without a choice.
+    """Root mean square of the drawn term in each bin of time, over EACH draws; None if there is nothing to choose.
 
-    {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see
-    `proposal_of`. Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
+    {"edges": of the bins, "sizes": root mean squares times the widths of the bins, in nats} and their meaning, for the
+    protocol; see `proposal_of`. Sizes are rounded to a quarter of an octave, so rounding in the network changes no draw.
     """
     edges = pilot_edges(likelihood)
     if not edges:
@@ -55,7 +55,7 @@ def pilot(
 
 
 def proposal_of(found: dict[str, Any] | None, likelihood: Likelihood) -> Proposal | None:
-    """The proposal that a pilot makes."""
+    """Proposal from the sizes of a pilot."""
     return None if found is None else Proposal.proportional(found["edges"], found["sizes"], whole=likelihood.T > 0)
 
 

@@ -1,14 +1,13 @@
-"""Differences between a result and its repetition: the note beside a number that was computed again
-(`Record.holds`)."""
+"""Differences between a result and its repetition, for the note beside the new number (`Record.holds`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Lines about what differs: versions, platform, commit; weights, tokenizer, data; the protocol.
+    """Lines about the differences: versions, platform, commit; weights, tokenizer, data; the protocol.
 
-    before, now: the results as JSON has them, since all that they say of themselves is compared.
+    before, now: the results as JSON, with all that they record.
     """
     out = _apart("", before.get("versions"), now.get("versions"))
     for old, new, where in _parts(before, now):
@@ -28,7 +27,7 @@ _OF = {"sha256": "data", "trained": "data of the training"}
 
 
 def _parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str]]:
-    """The whole result, each set of a suite, each set of samples."""
+    """Yield the whole result, each set of a suite, each set of samples."""
     old, new = before["result"], now["result"]
     yield old, new, ""
     for point, again in zip(old.get("points", ()), new.get("points", ())):

@@ -1,7 +1,6 @@
-"""The request of `zellige evaluate`, and what those of `plugins/evaluations/` share with it.
+"""The request of `zellige evaluate`, and what the requests of `plugins/evaluations/` share with it.
 
-A request is a dataclass whose fields are its options. It imports no torch before it runs; what it computes stands in the
-files that it imports then.
+A request is a dataclass; its fields are the options. It imports torch and the code of the computation only when it runs.
 """
 
 from dataclasses import replace
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from .result import Result
 
 ESTIMATOR = (
-    "bound; forward or backward: exact, in that order; random or any_order: mean over orders; for csm path or loss; the "
-    "method must support it"
+    "bound; forward, backward: exact, in one order; random, any_order: mean over orders; path, loss: for csm. Not every "
+    "method supports all"
 )
 _data = partial(
     option,
-    "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand "
-    "in no split are all evaluated, each text for itself",
+    "what to evaluate, in the forms that `train` takes, or a `Corpus`; default: the training data. Values without "
+    "splits are all evaluated, each text by itself",
     default=None,
     hidden=True,
     read=partial(data_of_json, Data),
@@ -46,15 +45,14 @@ TWO = "an interval needs two texts"
 draws_option = partial(option, "random noisy copies of each sequence", minimum=1)
 grid_option = partial(
     option,
-    "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
+    "times of these steps, as for a sampler: uniform, cosine, log-snr, or auto (the default of sampling)",
     default="uniform",
     check=bounded_grid,
     kw_only=True,
 )
 terms_option = partial(
     option,
-    "for a bound of T steps, which of its terms: drawn (the first, the last and a random one) or all "
-    "(T network evaluations)",
+    "for a bound of T steps, its terms: the first, the last and a random one (drawn), or all (T network evaluations)",
     default="drawn",
     kw_only=True,
 )
@@ -63,8 +61,7 @@ distributed_option = partial(aside, "share the work with the other ranks of torc
 
 @declared
 class LikelihoodRequest(Request[R]):
-    """What every evaluation of likelihoods is asked: how much of the data, from which random numbers, in which
-    processes.
+    """Options of every evaluation of likelihoods: how much data, random seed, processes.
 
     Neither `batch` nor `processes` changes a number.
     """
@@ -79,27 +76,25 @@ class LikelihoodRequest(Request[R]):
     )
     batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
-    keep: Path | None = aside(
-        "a folder for parts that are done, which are read again after an interruption", default=None
-    )
+    keep: Path | None = aside("folder for finished parts, which are read again after an interruption", default=None)
     progress: Any = aside("called with (texts done, texts in all)", default=None)
 
     def arguments(self, *names: str) -> dict[str, Any]:
-        """The fields that all of these have, and those of `names`, as arguments of what computes."""
+        """The shared fields and those of `names`, as arguments of the computation."""
         shared = ("seed", "limit", "batch", "processes", "keep", "progress")
         return {name: getattr(self, name) for name in (*shared, *names)}
 
 
 @declared
 class SplitRequest(LikelihoodRequest[R]):
-    """The same of a split of one data set."""
+    """Options of evaluations on a split of one data set."""
 
     data: Any = _data()
     split: str = option("train, validation or test", default="test")
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
 
     def _corpus(self, model: "Model") -> Corpus:
-        """The data in the model's tokens."""
+        """Return the data in the model's tokens."""
         from .corpus import corpus_of
 
         if isinstance(self.data, HandedOver):
@@ -111,10 +106,9 @@ class SplitRequest(LikelihoodRequest[R]):
 class Evaluate(SplitRequest["Result"]):
     """-log p of a data set, as an upper bound or (in a given order) exactly, with its two 95% intervals.
 
-    The estimator "bound" is the method's own; others are those that the method admits: "forward" and "backward" are
-    exact for the model of that order, "random" and "any_order" are averages over orders, which bound that of all
-    orders. A method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default
-    there.
+    The estimator "bound" is the method's own. "forward" and "backward" are exact for sampling in that order; "random" and
+    "any_order" are averages over orders, an upper bound for sampling in random order. A method without a bound (CSM) has
+    "loss"; on a space that can be enumerated its default is "divergence".
 
     Neither `batch`, `processes` nor `distributed` changes a number. The result prints itself, and has `.value .low
     .high .unit .kind .terms .perplexity .protocol` and `.save(path)`.
@@ -125,13 +119,14 @@ class Evaluate(SplitRequest["Result"]):
     draws: int = draws_option(default=4)
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
     ends: str = option(
-        "endpoint terms: model, its own; jumps, each in one jump; none; published, as in the code of MD4, GenMD4, D3PM",
+        "endpoint terms of the bound: model; jumps (a bound of another model); none or published (as in the code of MD4, "
+        "GenMD4, D3PM), which give no bound",
         default="model",
         kw_only=True,
     )
     steps: int = option(
-        "the bound of the model of T steps, which bounds what `ancestral` samples in T steps (MD4, section 3); of a "
-        "model of more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
+        "the bound for samples of `ancestral` in T steps (MD4, section 3); for a model of more steps, that of its "
+        "coarse chain (D3PM, section 3.3); 0: the model as it is",
         default=0,
         minimum=0,
         kw_only=True,
@@ -139,9 +134,7 @@ class Evaluate(SplitRequest["Result"]):
     )
     grid: str = grid_option(hidden=True)
     terms: str = terms_option()
-    unconditional: bool = option(
-        "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
-    )
+    unconditional: bool = option("evaluate a class-conditional model without its class", default=False, kw_only=True)
     symmetries: int = option(**SYMMETRIES, default=1, kw_only=True)
     distributed: bool = distributed_option()
 
@@ -166,7 +159,7 @@ class Evaluate(SplitRequest["Result"]):
         return replace(result, about=data.about, request=self.saved())
 
     def admitted(self, method: "Method") -> str:
-        """The estimator that a method is evaluated by; InputError for what no data changes, before any is read."""
+        """Return the estimator for a method. InputError: it does not support these options."""
         from .likelihood import admitted
 
         return admitted(method, self.estimator, self.ends, self.steps, self.terms, self.grid)

@@ -1,24 +1,20 @@
-"""A number with its two 95% intervals: what `evaluate` returns, how it is made of the nats of each text, and its JSON.
+"""A number with its two 95% intervals: the result of `evaluate`, how it is computed, and its JSON.
 
 With y_i the nats of a text (the mean over its draws) and n_i its units (characters or tokens), the number is the ratio
-sum y / sum n. It is uncertain in two ways, and each has its interval, both Student's:
+sum y / sum n. It has two intervals, both by Student's t:
 
-    population   other texts of the same kind would give another number. A text is one observation; the error is that of the
-                 residuals y_i - (y/n) n_i (for texts of one length: that of the mean). The draws are in it too.
-    draws        other draws for these very texts would. The draws of a group of texts are stratified together, so that they
-                 err together and against each other, and their spread within a group says nothing: s/sqrt(n) would be far too
-                 wide. Each group has R independent replicates of its whole stratified set instead; the variance of its mean is
-                 that of the R sums, over R. Groups are independent: their variances add, and Welch's rule (1947)
-                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2, at most (R - 1) a group. Where all groups
-                 have fewer than 8 together it is not known.
+    population   for other texts of the same kind. A text is one observation; the error is that of the residuals
+                 y_i - (y/n) n_i. The interval includes the draws, so it is never the narrower one.
+    draws        for other draws on the same texts. The draws of a group of texts are stratified together, so their errors
+                 partly cancel, and s/sqrt(n) would be far too wide. Instead each group has R independent replicates of its
+                 whole stratified set; the variance of its mean is that of the R sums, divided by R. The variances of the
+                 groups add. Welch's rule (1947) gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2, at most
+                 R - 1 per group. With fewer than 8 in all, the interval is unknown.
 
-The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of
-the two half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so
-is the split.
+The fraction of the variance that comes from the draws is the ratio of the squared half-widths; the texts have the other part.
 
-The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i),
-which some papers print. The mean is larger: by what the texts differ, and, since exp is convex, by the noise of the
-draws (its `lift`).
+There are two perplexities: that of the corpus, exp(sum y / sum n), and the mean over texts of exp(y_i / n_i), which some
+papers print. Since exp is convex, the noise of the draws makes the second larger (its `lift`).
 """
 
 import math
@@ -39,18 +35,18 @@ from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, SKEWED, Proportion, over_dr
 
 
 def numbers(values: Sequence[float | None] | None) -> Tensor | None:
-    """The numbers of each text in a file, float64; JSON has null for infinite."""
+    """Numbers of each text from a file, float64; JSON has null for infinite."""
     return None if values is None else torch.tensor([math.inf if x is None else x for x in values], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class PerSequence:
-    """The mean over the texts of each text's own perplexity, exp(nats / units).
+    """Mean over texts of the perplexity of each text, exp(nats / units).
 
     Attributes:
-        value, low, high: it, and its 95% interval over the population of texts.
-        draws_low, draws_high: its 95% interval over the draws, for these very texts.
-        lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
+        value, low, high: the mean and its 95% interval over the population of texts.
+        draws_low, draws_high: 95% interval over the draws, for the same texts.
+        lift: part of the value that comes from the noise of the draws, to second order; None if unknown.
     """
 
     value: float = field(metadata=HIGH)
@@ -67,7 +63,7 @@ class PerSequence:
 
 
 def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
-    """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
+    """Mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
     has_units = sizes > 0
     table, sizes, group = table[has_units], sizes[has_units], group[has_units]
     N, sets = table.shape
@@ -88,25 +84,25 @@ DRAWS = 4  # of each text, where nobody says how many
 
 @dataclass(frozen=True)
 class Result(Record):
-    """A number with its two intervals, in bits per character or nats per token, and what it was made of.
+    """A number with its two intervals, in bits per character or nats per token, and what it was computed from.
 
     Attributes:
         value, low, high: the number and the ends of its 95% interval over the population of texts, unrounded.
-        unit: key of its unit, as in `show.units`: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
-        kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as
-            papers do), "difference", or "loss" (no likelihood).
-        terms: nats a sequence of each term.
-        sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
-        protocol: everything that was done, by name.
+        unit: key of its unit in `show.units`: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
+        kind: "bound" (an upper bound), "exact", "estimate" (a bound without some of its terms, as in papers), "difference",
+            or "loss" (no likelihood).
+        terms: nats per sequence of each term.
+        sequences, draws, units: numbers of texts, of draws of each, and of characters (or tokens) in all.
+        protocol: all choices behind the number, by name.
         about: what was evaluated: model, data, split, ...
-        document: the same number in nats per document, where rows hold documents; a row is still one observation.
-        draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where it is not known.
-        freedom: its degrees of freedom; None where nothing is drawn.
-        per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
-        undetermined: why there are no intervals, where the draws are too few for any; else "".
-        tasks: what the data's task asks (`tasks`), by name: a share of puzzles that are solved.
-        partial: whether only some texts of the split were judged.
-        nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
+        document: the same number in nats per document, if rows hold documents; a row is still one observation.
+        draws_low, draws_high: 95% interval over the draws, for the same texts; infinite if unknown.
+        freedom: degrees of freedom of this interval; None if nothing is drawn.
+        per_sequence: mean of the texts' perplexities; None if the number is no likelihood.
+        undetermined: reason why there are no intervals, if the draws are too few; else "".
+        tasks: results of the data's task (`tasks`), by name, such as the fraction of solved puzzles.
+        partial: whether only some texts of the split were evaluated.
+        nats, sizes: (N,) float64 for each text: the mean over its draws, and its number of units; not in the JSON.
     """
 
     advice: ClassVar = "give one of evaluate-*.json"
@@ -136,17 +132,17 @@ class Result(Record):
 
     @property
     def judged(self) -> str:
-        """Which texts were judged, in words: `4 of 76, evenly spaced`."""
+        """Description of the evaluated texts: `4 of 76, evenly spaced`."""
         return str(self.protocol.get("texts", "all"))
 
     @property
     def file_name(self) -> str:
-        """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
+        """`evaluate-SET-SPLIT.json`, with every choice that is not the default, so that no result replaces another.
 
-        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and
-        `-seed-N` one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
-        all steps; `-unconditional` one of a class-conditional model without a class; `-block-4` one in blocks of this
-        size, of a model that was trained with several; `-symmetries-8` one of the average over so many.
+        SET has a tag of its content if it is not the run's own data. `-limit-N` is a partial result; `-draws-N` and `-seed-N`
+        have other draws; `-ends-none` and so on have other endpoint terms; `-terms-all` has all steps; `-unconditional` is a
+        class-conditional model without a class; `-block-4` has this block size, for a model that was trained with several;
+        `-symmetries-8` is the average over 8 symmetric copies.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
@@ -173,20 +169,19 @@ class Result(Record):
 
     @property
     def between(self) -> float | None:
-        """Share of the squared `half` that lies between the texts, the rest being the draws';
-        None where that is not known."""
+        """Fraction of the squared `half` that comes from the texts, not from the draws; None if unknown."""
         if not self.draws_half <= self.half < math.inf:
             return None
         return 1 - (self.draws_half / self.half) ** 2 if self.half else 1.0
 
     @property
     def floor(self) -> float:
-        """Limit of `half` with ever more draws of the same texts, about; nan where that is not known."""
+        """Approximate limit of `half` for infinitely many draws of the same texts; nan if unknown."""
         return math.nan if self.between is None else self.half * math.sqrt(self.between)
 
     @property
     def scale(self) -> float:
-        """Nats in one of the number's information units."""
+        """Nats in one information unit of the number."""
         return unit_of(self.unit).scale
 
     @property
@@ -204,12 +199,12 @@ class Result(Record):
 
     @property
     def per(self) -> str:
-        """Unit of which a perplexity is: "character", "token", "dimension", "note", "cell" or "document"."""
+        """Unit of the perplexity: "character", "token", "dimension", "note", "cell" or "document"."""
         return unit_of(self.unit).per
 
     @property
     def perplexity_text(self) -> str:
-        """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
+        """Text such as `≤ 2.661 ± 0.011 per character`; to first order in the interval."""
         return perplexity(self.perplexity, self.perplexity * self.half * self.scale, self.per, self.kind)
 
     def __str__(self) -> str:
@@ -220,7 +215,7 @@ class Result(Record):
         return quantity(self.value, self.half, unit_of(self.unit).title, self.kind)
 
     def figures(self, where: str = "") -> list[Figure]:
-        """The number and its perplexity; `where` stands before their names."""
+        """The number and its perplexity; `where` is put before their names."""
         half = 0.0 if self.kind == "exact" else min(self.half, self.draws_half)  # exact: for these very texts
         distribution = self.protocol.get("distribution_key")
         number = Figure(f"{where}{self.unit}", self.value, half, self.unit, self.kind, distribution)
@@ -231,28 +226,30 @@ class Result(Record):
 
     @property
     def per_character(self) -> Figure | None:
-        """Bits per character of a model of other tokens, to compare with any model of the same text.
+        """Bits per character, to compare models with different tokens on the same text.
 
-        None of a loss, and where the tokens do not tell the text (`data.losses`): the likelihood of the tokens is then
-        no bound of the text's.
+        None for a loss, and if a text cannot be recovered from its tokens (`data.losses`): then the likelihood of the tokens
+        does not bound that of the text.
         """
         return self._bits("char", self.about.get("characters_per_token"))
 
     @property
     def per_word(self) -> Figure | None:
-        """Bits per word, of which a perplexity per word is the power of two; None where the data is no text,
-        and as above."""
+        """Bits per word; 2 to this power is the perplexity per word.
+
+        None if the data is no text, and as for `per_character`.
+        """
         return self._bits("word", self.about.get("words_per_unit"))
 
     def _bits(self, noun: str, per_unit: float | None) -> Figure | None:
-        """The number in bits per something, of which each unit has so many."""
+        """The number in bits per something, of which each unit has `per_unit`."""
         if not per_unit or self.kind == "loss":
             return None
         value, half = (number * self.scale / math.log(2) / per_unit for number in (self.value, self.half))
         return replace(self.figures()[0], name=f"bits/{noun}", unit=f"bits/{noun}", value=value, half=half)
 
     def claimable(self) -> list[Figure]:
-        """`figures`, bits per character of a model of other tokens, bits per word, and what the data's task asks."""
+        """`figures`, bits per character and per word, and the results of the data's task."""
         number, *others = self.figures()
         others += filter(None, [self.per_character, self.per_word])
         tasks = [Figure(name, task.value, task.half, "share", "estimate") for name, task in self.tasks.items()]
@@ -260,7 +257,7 @@ class Result(Record):
 
     @property
     def interval(self) -> dict[str, Any]:
-        """The interval over the population, as JSON has it."""
+        """The interval over the population, for the JSON."""
         why = {"why": self.undetermined} if self.undetermined else {}
         return {"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS} | why
 
@@ -318,8 +315,10 @@ class Result(Record):
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
-    """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws,
-    seed 0."""
+    """Return the result that represents a model.
+
+    It is on the test split of the model's own `data`; all texts come before a part, then most draws, then seed 0.
+    """
     own_results = [
         r
         for r in results
@@ -338,13 +337,13 @@ def _exp(x: float) -> float:
 def summarize(
     nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", *, group: Tensor | None = None, **more: Any
 ) -> Result:
-    """The number, its two intervals, the split of its variance, and the mean of the texts' own perplexities.
+    """Compute the number, its two intervals, the split of its variance, and the mean perplexity per text.
 
     Args:
-        nats: (N, R) of each text in each of R independent replicates of the draws, or (N,) where nothing is drawn.
+        nats: (N, R) of each text in each of R independent replicates of the draws, or (N,) if nothing is drawn.
         sizes: (N,) units (characters or tokens) of each text.
-        unit: "bits/char", "nats/token", ...: whether the nats are shown as bits.
-        group: (N,) long, which texts share their draws' strata; each its own if not given.
+        unit: "bits/char", "nats/token", ...: determines whether nats are shown as bits.
+        group: (N,) long, number of the group with which a text shares the strata of its draws; default: one group per text.
         more: the other fields of `Result`.
     """
     table = nats.double().reshape(len(nats), -1)
@@ -367,13 +366,13 @@ def summarize(
 
 
 def determined(result: Result, squares: Tensor) -> Result:
-    """The result itself; or, where too few of its draws count for an interval to hold what it says, without intervals.
+    """Return the result itself, or without intervals if too few of its draws are effective.
 
-    Of draws v, Kish's (sum v)^2 / sum v^2 count. Were they lognormal, that alone gives the skewness of their mean, and
-    above SKEWED Student's interval begins to miss (`interval.skewness`).
+    Of the draws v, (sum v)^2 / sum v^2 are effective (Kish). If they are lognormal, this number determines the skewness of
+    their mean; above SKEWED, Student's interval begins to miss (`interval.skewness`).
 
     Args:
-        squares: (N,) of each text, the mean over its draws of the squared nats.
+        squares: (N,) for each text, the mean over its draws of the squared nats.
     """
     assert result.nats is not None
     assert result.sizes is not None
@@ -399,7 +398,7 @@ def determined(result: Result, squares: Tensor) -> Result:
 
 
 def difference(a: Result, b: Result) -> Result:
-    """a - b on the same texts, paired: its interval is that of the differences, far narrower than either's own."""
+    """Paired difference a - b on the same texts; its interval is far narrower than those of a and b."""
     if a.nats is None or b.nats is None or a.sizes is None or b.sizes is None:
         raise InputError("a paired difference needs the numbers of each text; results read from a file have none")
     if a.unit != b.unit or len(a.nats) != len(b.nats) or not torch.allclose(a.sizes, b.sizes):

@@ -1,6 +1,6 @@
-"""Tasks of a model beyond its likelihood, which a data set may bring (`Source.task`): puzzles solved, valid molecules.
+"""Tasks of a model beyond its likelihood, if its data set has one (`Source.task`): solved puzzles, valid molecules.
 
-Every share has Wilson's interval. Of other data there is nothing to ask.
+Every fraction has Wilson's interval.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ def task_shares(
     seed: int = 0,
     progress: Shown | None = None,
 ) -> dict[str, Proportion]:
-    """Results of the task of a corpus, by name; {} where it has none, or the model has no sampler for it.
+    """Results of the task of a corpus, by name; {} if it has none, or the model has no sampler for it.
 
     Args:
-        limit: so many puzzles, evenly spaced, or molecules; at most as many as the task takes.
-        progress: called with (steps of a sampler done, in all).
+        limit: evaluate this many puzzles, evenly spaced, or molecules; at most as many as the task takes.
+        progress: called with (sampling steps done, steps in all).
     """
     source = DATASETS.get(corpus.about.get("name", ""))
     if source is not None and source.task:
@@ -42,7 +42,7 @@ def task_shares(
 def draw_tokens(
     model: Model, count: int, seed: int, progress: Shown | None, part: int, parts: int, **how: Any
 ) -> list[Any]:
-    """The tokens of `count` samples; as the `part`-th of several drawings, for `progress`."""
+    """Tokens of `count` samples; `part` is the number of this set among several, for `progress`."""
     batches = -(-count // BATCH)
 
     def see(frame: Frame) -> None:

@@ -1,10 +1,9 @@
-"""Groups of texts, judged one after another, by several processes, or by ranks (`processes`); what is done is kept in a
+"""Evaluate groups of texts one after another, in several processes or ranks (`processes`), and keep finished groups in a
 file.
 
-A group owns its random numbers, so who judges it, with which others, and after how many interruptions, changes nothing.
-What a group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it
-is done; a line that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the
-number: another protocol has another file.
+Each group has its own random numbers, so neither the process, nor the other groups, nor an interruption changes its
+result. A finished group is appended as a line of JSON (Python writes and reads a float without loss) with its checksum; a
+line that was cut off or damaged is computed again. The file's name is a hash of everything that determines the number.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by n
 
 
 def limit_processes(name: str, number: int) -> None:
-    """InputError where so many processes would only fight for the cores and the memory of this machine."""
+    """InputError: far more processes than this machine has cores."""
     cores = os.cpu_count() or 1
     most = max(16, 4 * cores)
     if number > most:
@@ -37,10 +36,9 @@ def limit_processes(name: str, number: int) -> None:
 
 
 class ResultCache:
-    """The groups that are done, in a folder, under a key; with no folder, in memory.
+    """Finished groups, in a folder under a key; without a folder, in memory.
 
-    Each rank appends to a file of its own and reads those of all, so that another number of ranks goes on where these
-    stopped.
+    Each rank appends to its own file and reads those of all, so that another number of ranks can continue.
     """
 
     def __init__(self, folder: Path | None, key: str, rank: int = 0):
@@ -57,7 +55,7 @@ class ResultCache:
         return sorted(self.folder.glob(f"{self.name}-*.jsonl")) if self.folder is not None else []
 
     def add(self, index: int, result: GroupResult) -> None:
-        """Keep what a group gave."""
+        """Keep the result of a group."""
         self.results[index] = result
         if self.folder is None:
             return
@@ -73,21 +71,20 @@ class ResultCache:
             raise unwritable(self.folder, problem) from problem
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # a full disk, which has been reported
                 self._file.close()
 
     def remove(self) -> None:
-        """The number is made: the files go."""
+        """Delete the files, when the number is computed."""
         self.close()
         for path in self._files():
             path.unlink(missing_ok=True)
 
 
 def by_texts(progress: Progress | None, texts: int, size: int) -> Callable[[int], None]:
-    """Make of the number of each group of `size` texts that is done the (texts done,
-    in all) that `progress` is called with."""
+    """Turn the number of each finished group of `size` texts into the (texts done, in all) for `progress`."""
     count = 0
 
     def tell(index: int) -> None:
@@ -109,13 +106,13 @@ def gather_results(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> list[GroupResult]:
-    """Results of `work` for each of `count` groups, in their order; on every rank.
+    """Results of `work` for each of `count` groups, in order; on every rank.
 
     Args:
-        processes: how many worker processes, 1: this one. On a CPU they are forked, and share its threads.
+        processes: number of worker processes, 1: this one. On a CPU they are forked, and share its threads.
         distributed: share the groups with the other ranks of torchrun or Slurm.
-        keep: what is done already, and where to keep what is done.
-        progress: called with the number of each group that is done.
+        cache: the finished groups, and where to keep more.
+        progress: called with the number of each finished group.
     """
     cache = cache or ResultCache(None, "")
     place = this_process() if distributed else Place()

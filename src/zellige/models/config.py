@@ -40,8 +40,8 @@ class Train:
     batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
     accumulate: int = option("gradient-accumulation steps: same result, less memory", default=1, minimum=1)
     optimizer: Literal["adamw", "muon"] = option(
-        "muon: Muon for the matrices of a transformer's blocks, AdamW for all other weights, at about twice AdamW's "
-        "rate; `size` tiny trains text by it",
+        "muon: Muon for the matrices of a transformer's blocks, AdamW for all other weights. It needs about twice AdamW's "
+        "`train.lr`; `size` tiny uses it for text",
         default="adamw",
     )
     lr: float = option("peak learning rate", default=3e-4, above=0)
@@ -57,7 +57,7 @@ class Train:
     betas: tuple[float, float] = option("the two betas of AdamW; Muon's momentum is 0.95", default=(0.9, 0.99))
     clip: float = option(
         "largest norm of the gradient of the loss, which is the whole bound in nats per token. Papers "
-        "with another scale of the loss have another limit (recipes convert it). 0: no limit",
+        "with another scale of the loss need another limit (recipes convert it). 0: no limit",
         default=1.0,
         minimum=0,
     )
@@ -73,7 +73,7 @@ class Train:
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
         "precision of the network; auto: bfloat16 from hidden 128 or 192 channels up, on a GPU or a CPU that computes "
-        "in it (AVX-512 or AMX), else float32; tf32 is float32 whose products on a GPU are in TF32",
+        "in it (AVX-512 or AMX), else float32; tf32: float32 with TF32 matrix products on a GPU",
         default="auto",
     )
     compile: bool = option(
@@ -93,13 +93,15 @@ class Train:
         "those of each node; auto is ddp",
         default="auto",
     )
-    validate_every: int = option("steps between validations; 0 only at the end", default=1000, minimum=0)
+    validate_every: int = option("steps between validations; 0: only at the end", default=1000, minimum=0)
     validate_rows: int = option(
         "sequences of the validation split to use, evenly spaced; 0: all", default=256, minimum=0
     )
-    validate_draws: int = option("noisy copies of each of them", default=1, minimum=1)
+    validate_draws: int = option("noisy copies of each validation sequence", default=1, minimum=1)
     samples: int = option("texts sampled at each validation, into samples/", default=2, minimum=0)
-    sample_steps: int = option("sampling steps of these texts; at most T for a model of T steps", default=64, minimum=1)
+    sample_steps: int = option(
+        "sampling steps of `train.samples`; at most T for a model of T steps", default=64, minimum=1
+    )
     save_every: int = option("steps between checkpoints; 0: only `train.save_minutes` counts", default=0, minimum=0)
     save_minutes: float = option(
         "minutes between checkpoints; 0: only `train.save_every` counts", default=30.0, minimum=0

@@ -21,7 +21,7 @@ class Adapter:
 
     rank: int = option("rank of the adapters", default=16, minimum=1)
     alpha: float = option("adapters are scaled by alpha / rank", default=32.0, above=0)
-    dropout: float = option("share of an adapter's inputs that is dropped in training", default=0.0, minimum=0, below=1)
+    dropout: float = option("fraction of an adapter's inputs dropped in training", default=0.0, minimum=0, below=1)
     targets: tuple[str, ...] = ()
     length: int = option(default=0, minimum=0)
     base_sha256: str = ""

@@ -32,12 +32,12 @@ class Net:
     """
 
     layers: int = option("blocks of attention and MLP", default=6, minimum=1)
-    hidden: int = option("width of the residual stream; each head's part of it must be even", default=256, minimum=1)
+    hidden: int = option("width of the residual stream; the width per head must be even", default=256, minimum=1)
     heads: int = option("attention heads", default=8, minimum=1)
     length: int = option("tokens per sequence", default=256, minimum=1)
     conv: int = option(
-        "kernel of a short depthwise convolution in each block, an odd number; with it, small models "
-        "learn far sooner. 0: none, as in published checkpoints",
+        "kernel size (odd) of a short depthwise convolution in each block; with it, small models learn far sooner. 0: none, "
+        "as in published checkpoints",
         default=0,
         minimum=0,
     )
@@ -56,7 +56,7 @@ class Net:
     grid: tuple[int, ...] = option(
         "shape of a sequence that is not a line: an image (height width), music (steps voices); the last "
         "axis runs fastest. Rotary positions are then axial, and each position has an embedding. Data "
-        "with a shape sets it by itself",
+        "with a shape sets it",
         default=(),
     )
     constant: bool = option(
@@ -65,25 +65,23 @@ class Net:
     )
     classes: int = option("number of classes, for a class-conditional network; 0: none", default=0, minimum=0)
     given: bool = option(
-        "the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them "
-        "apart",
+        "the network sees which positions are given; `data.given` sets it if the noise has no mask",
         default=False,
     )
     self_condition: bool = option(
-        "the network reads each noisy text twice, the second time with its own first prediction: an "
-        "evaluation is two passes",
+        "the network reads each noisy text twice, the second time with its first prediction: an "
+        "evaluation takes two passes",
         default=False,
     )
     latents: int = option(
-        "values of a latent that the network reads, for a mixture over it: `zellige train distill --by di4c` makes "
-        "one; 0: none",
+        "number of values of a latent variable, for a mixture over it, as `zellige train distill --by di4c` makes; 0: none",
         default=0,
         minimum=0,
     )
     kind: Literal["dit", "conv", "unet", "flat-unet", "u-vit"] = option(
-        "dit: a transformer; conv: dilated convolutions of `net.conv` positions (9) along the sequence, for long ones "
-        "such as DNA; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or "
-        "u-vit, that with `layers` of a transformer in the middle",
+        "dit: a transformer; conv: dilated convolutions of `net.conv` positions (9), for long sequences such as DNA. For "
+        "images also unet, as in D3PM and tauLDR; flat-unet, at one resolution, as in MD4; and u-vit, also in MD4: a "
+        "flat-unet with `layers` of a transformer in the middle",
         default="dit",
     )
     channels: int = option("for a U-Net: channels at the first resolution", default=128)

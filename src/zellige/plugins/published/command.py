@@ -70,7 +70,7 @@ class Export:
         default=None,
     )
     precision: Literal["float32", "int8"] = option(
-        f"int8: round the weights of linear layers, for a CPU, in a quarter of the memory; only with --to {HUB}",
+        f"int8: 8-bit weights of linear layers, for a CPU, in a quarter of the memory; only with --to {HUB}",
         default="float32",
     )
     out: str = option("folder to write into", default="")

@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 
 @declared
 class EvaluateBracket(SplitRequest["Bracket"]):
-    """Two-sided bound on -log p of a data set, and the exact values of the distributions that have one, in one unit.
+    """Upper and lower bounds on -log p of a data set, and exact values of samplers that have one, in one unit.
 
-    From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the
-    samplers that take the most confident token first. The method must have a bound, and a row of the data must hold one
-    text.
+    The upper bound is importance-weighted, the lower one is TUBE. Sampling in a fixed order has exact values, and so has
+    sampling the most confident tokens first. The method must have a bound, and a row of the data must hold one text.
     """
 
     returns = "zellige.plugins.evaluations.bracket.bracket:Bracket"
 
     numbers: tuple[int, ...] = option(
-        "samples per estimate; each must divide the largest; each text takes four times the largest",
+        "draws per estimate; each number must divide the largest; each text takes four times the largest",
         default=(1, 8, 64, 512),
     )
     limit: int | None = option(
@@ -37,11 +36,9 @@ class EvaluateBracket(SplitRequest["Bracket"]):
         default=("forward", "backward"),
         kw_only=True,
     )
-    per_step: tuple[int, ...] = option("tokens per step of samplers with exact values", default=(1, 4), kw_only=True)
-    steps: int = option("steps of methods that have no exact order", default=64, minimum=1, kw_only=True)
-    own: int | None = option(
-        "also weigh this many of the model's own samples; None: none of them", default=16, minimum=0, kw_only=True
-    )
+    per_step: tuple[int, ...] = option("tokens per step, for samplers with exact values", default=(1, 4), kw_only=True)
+    steps: int = option("sampling steps, for methods without exact values", default=64, minimum=1, kw_only=True)
+    own: int | None = option("also bound -log p of this many samples of the model", default=16, minimum=0, kw_only=True)
 
     def __post_init__(self) -> None:
         check_counts(numbers=min(self.numbers, default=1))

@@ -1,21 +1,21 @@
 """Upper and lower bounds on -log p of a text, and exact values.
 
-Let w_1, w_2, ... be independent estimates of p(x) with E w = p(x): each is the probability of the text in one random
-order, or along one trajectory of the T-step chain, weighted (`samplers.replay`).
+Let w_1, w_2, ... be independent estimates of p(x) with E w = p(x). Each is the probability of the text in one random order,
+or a weighted probability along one trajectory of the T-step chain (`samplers.replay`).
 
     upper bound     E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
                     usual bound
-    lower bound     log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
+    lower bound     log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292). With
                     psi from n draws and p from n others, the mean of the right side is at least log p, and equal if psi = p
     of samples      for a text that the model wrote, the w of its own order or trajectory is averaged with n - 1 others:
                     E -log of the mean <= -log p (bidirectional Monte Carlo, arXiv 1511.02543)
 
-The bounds hold in expectation; a single draw may be on either side, hence the intervals. With a network of blocks each
-block has bounds of its own, which are added. If the sampler chooses positions without randomness (`confidence`), -log p
-is exact, of that sampler's distribution.
+The bounds hold in expectation; a single draw may be on either side, hence the intervals. With a network of blocks, the
+bounds of the blocks are added. If the sampler chooses positions without randomness (`confidence`), -log p of that sampler's
+distribution is exact.
 
-The w of a long text differ by many nats, and a few draws miss the largest ones, which determine the mean of p / psi. No
-interval from the draws that were made can show this, so then the lower bound is not given (`skewness` says when).
+The w of a long text differ by many nats. A few draws miss the largest, which determine the mean of p / psi, and no
+interval from these draws can show it. Then the lower bound is not given (`skewness`).
 """
 
 import math

@@ -22,17 +22,18 @@ class SamplesRequest(Decoding, Request[R]):
         default="gpt2-large",
     )
     tokens: Literal["retokenized", "own"] = option(
-        "tokens that it reads: of the samples' texts, tokenized again, or the samples' own, if they are its own too",
+        "tokens that the judge reads: the samples' texts, tokenized again, or the samples' own, if it has the same tokens",
         default="retokenized",
     )
     first: Literal["given", "judged"] = option(
         "first token of a text: read only (given), or judged after BOS", default="given"
     )
-    eos: Literal["first", "all"] = option("which EOS of a text count", default="first")
+    eos: Literal["first", "all"] = option("which EOS of a text are scored", default="first")
     long: Literal["cut", "chunks"] = option(
-        "a text longer than the judge's context: its beginning only (cut), or in pieces", default="cut"
+        "for a text longer than the judge's context: judge its beginning (cut), or all of it in pieces (chunks)",
+        default="cut",
     )
-    context: int | None = option("tokens judged at once (default: the judge's length)", default=None)
+    context: int | None = option("context of the judge, in tokens (default: its length)", default=None)
     count: int = option(
         "number of samples (at each point of a curve)", default=256, minimum=2, why="an interval needs two"
     )
@@ -44,34 +45,36 @@ class SamplesRequest(Decoding, Request[R]):
     top_p: float = option("keep the likeliest tokens up to this total probability", default=1.0, above=0, maximum=1)
     length: int | None = option("tokens per sample (default: the model's length)", default=None)
     prompt_tokens: int | None = option(
-        "begin each sample with so many tokens of a real text; metrics compare with its true rest "
-        "(default: what data.given of the training gives)",
+        "begin each sample with this many tokens of a real text; compare with its true continuation (default: the "
+        "part that data.given gave in training)",
         default=None,
         minimum=0,
     )
-    suffix_tokens: int | None = option("end each sample with so many tokens of its text, too", default=None, minimum=0)
+    suffix_tokens: int | None = option(
+        "also end each sample with this many tokens of that text", default=None, minimum=0
+    )
     samples_per_text: int = option(
         "samples of each real text of which a part is given; `count` is then the number of texts", default=1, minimum=1
     )
     classes: tuple[str, ...] = option(
-        "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
+        "for a model with classes: sample these in turn, by name or number, or all (default: none)",
         default=(),
         flag="class",
     )
     guidances: tuple[float, ...] = option(
-        "curve of quality against the strength of guidance to the class, at these: 0 1 2 4",
+        "curve of quality against guidance to the class, at these strengths: 0 1 2 4",
         default=(),
         minimum=0,
         maximum=1000,
     )
-    frontier: bool = option("curve of perplexity against entropy; over the usual temperatures and top-p", default=False)
+    frontier: bool = option("curve of perplexity against entropy, over usual temperatures and top-p", default=False)
     temperatures: tuple[float, ...] = option("the frontier at these temperatures: 0.7 0.8 0.9 1", default=())
     top_ps: tuple[float, ...] = option("the frontier at these top-p: 0.8 0.9 0.95", default=())
     calls: tuple[int, ...] = option(
         "curve of quality against network evaluations; at these steps: 8 16 32 64 128", default=()
     )
     samplers: tuple[str, ...] = option(
-        "samplers to compare with calls, with options as confidence:entropy_bound=0.1 (default: the model's own, "
+        "samplers to compare with `calls`; with options: confidence:entropy_bound=0.1 (default: the model's own, "
         "first_hitting, confidence, remasking)",
         default=(),
     )

@@ -25,7 +25,7 @@ class EvaluatePairs(Request["ChoiceScores"]):
         "if the model has classes",
         default="",
     )
-    draws: int = option("Monte Carlo samples per pair", default=32, minimum=1)
+    draws: int = option("random noisy copies of each pair", default=32, minimum=1)
     seed: int = option("random seed; a pair's noise depends on the seed and its tokens", default=0)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     prefix: bool = option("put the end-of-document token before each context", default=False, kw_only=True)
@@ -37,7 +37,7 @@ class EvaluatePairs(Request["ChoiceScores"]):
         typed=str | None,
         kw_only=True,
     )
-    unconditional: bool = option("hide the class from a class-conditional model", default=False, kw_only=True)
+    unconditional: bool = option("evaluate a class-conditional model without its class", default=False, kw_only=True)
     progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)
 
     def __post_init__(self) -> None:

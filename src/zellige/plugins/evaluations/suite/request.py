@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class EvaluateSuite(LikelihoodRequest["SuiteTable"]):
     """The data sets of a suite, evaluated by one protocol: the zero-shot table of the literature.
 
-    A set that cannot be had is named with the reason, and the others are evaluated. `progress` is called for each set.
+    A missing set is named with the reason, and the others are evaluated. `progress` is called for each set.
     """
 
     returns = "zellige.plugins.evaluations.suite.suite:SuiteTable"
@@ -38,10 +38,10 @@ class EvaluateSuite(LikelihoodRequest["SuiteTable"]):
     data: Local = option("where the sets are", default=Local(), kw_only=True, read=partial(data_of_json, Local))
     only: tuple[str, ...] = option("only these sets of the suite", default=(), kw_only=True)
     draws: int | None = option(
-        "Monte Carlo samples per sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
+        "random noisy copies of each sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
     )
     limit: int | None = option(
-        "evaluate only this many sequences per set; evenly spaced (default: all)",
+        "evaluate only this many sequences per set, evenly spaced (default: all)",
         default=None,
         minimum=2,
         why=TWO,

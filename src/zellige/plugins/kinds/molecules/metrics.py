@@ -1,7 +1,7 @@
-"""Fractions of sampled molecules that are valid, different and new, and what property they have.
+"""Fractions of sampled molecules that are valid, different and new, and their counted property.
 
-Texts, not structures: two spellings of one molecule are two. Validity is that of `smiles`: grammar, valences and
-aromatic rings.
+Texts are compared, not structures: two spellings of one molecule are two. `smiles` checks validity: grammar, valences
+and aromatic rings.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,8 +16,7 @@ from .smiles import is_molecule
 
 
 def valid(texts: Sequence[str]) -> Proportion:
-    """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms,
-    its aromatic rings."""
+    """Fraction of the samples that are the SMILES of one molecule, by grammar, valences and aromatic rings."""
     return Proportion(sum(map(is_molecule, texts)), len(texts))
 
 
@@ -28,18 +27,18 @@ def unique(texts: Sequence[str]) -> Proportion:
 
 
 def new(texts: Sequence[str], training_texts: Collection[str]) -> Proportion:
-    """Fraction of the different valid samples that are not in the training split, letter by letter."""
+    """Fraction of the different valid samples that are not in the training split, as texts."""
     molecules = {text for text in texts if is_molecule(text)}
     return Proportion(sum(text not in training_texts for text in molecules), len(molecules))
 
 
 def right_class(asked: np.ndarray, found: np.ndarray) -> Proportion:
-    """Fraction of the valid samples whose counted property, found (N,), is in the class that was asked for (N,)."""
+    """Fraction of the samples with a counted property for which found (N,) is the requested class (N,)."""
     return Proportion(int(((asked == found) & (found >= 0)).sum()), int((found >= 0).sum()))
 
 
 def property_mean(counted: np.ndarray) -> np.ndarray:
-    """The counted property of each valid sample (N,), such as its number of rings; NaN for the others."""
+    """Counted property of each valid sample (N,), such as its number of rings; NaN for the others."""
     return counted
 
 

@@ -1,8 +1,8 @@
 """Fractions of sampled pictures that are a combination of parts, of parts that are right, and of pictures that are new.
 
-Each sample is compared with the combination from which it differs at the fewest positions, found exactly
-(`parts.Parts.nearest`). A part is right if all that is seen of it is in the sample; a part of which nothing is seen does
-not count. A sample is valid if all its parts are right, so that it equals a combination.
+Each sample is compared with the combination from which it differs at the fewest positions, which is found exactly
+(`parts.Parts.nearest`). A part is right if the sample has it wherever the combination shows it; fully hidden parts do not
+count. A sample is valid if all its parts are right: then it equals the combination.
 """
 
 from functools import cache, partial
@@ -24,7 +24,7 @@ INVALID, NEW, TRAINING, HELD_OUT = -1, 0, 1, 2  # of `seen`
 
 
 def judged(rows: np.ndarray, labels_by: str = "") -> dict[str, Any]:
-    """What the metrics take of samples (N, L)."""
+    """Arguments of the metrics for samples (N, L)."""
     of, numbers = parts(), parts().nearest(rows)
     right = of.right(rows, numbers)
     is_valid = is_combination(right)
@@ -44,7 +44,7 @@ def _seen() -> dict[int, int]:
 
 
 def is_combination(right_parts: np.ndarray) -> np.ndarray:
-    """(N,) bool, whether all parts (N, 5) of which something is seen are right."""
+    """Return whether all parts (N, 5) that are not fully hidden are right: (N,) bool."""
     return (right_parts != 0).all(1)
 
 
@@ -54,7 +54,7 @@ def valid_pictures(right_parts: np.ndarray) -> Proportion:
 
 
 def right_share(right_parts: np.ndarray) -> np.ndarray:
-    """Fraction of the parts of each sample (N,) that are right, among those of which something is seen."""
+    """Fraction of the parts of each sample that are right, without fully hidden ones: (N,)."""
     return np.nanmean(right_parts, 1)
 
 

@@ -1,19 +1,18 @@
-"""Do the features of a trained denoiser tell texts apart? A linear probe and a fine-tuned classifier, with baselines.
+"""Read the classes of texts from a trained denoiser: a linear probe and a fine-tuned classifier, with baselines.
 
     zellige evaluate MODEL --probe ag_news
 
-Five classifiers of the same texts, cut at the network's length, in the model's own tokens, judged on the same held-out
-ones:
+Five classifiers are trained and tested on the same texts, in the model's tokens, cut to the network's length:
 
     bag of tokens            logistic regression on tf-idf counts of the tokens: no network, no order
-    linear, random weights   logistic regression on the mean hidden state (`models.embed`) of the same network, never trained
-    linear, trained          the same on the trained network
+    linear, random weights   logistic regression on the mean hidden state (`models.embed`) of the network before training
+    linear, trained          the same for the trained network
     fine-tuned, random       the network and a linear map on its mean hidden state, trained on the labels from fresh weights
     fine-tuned, trained      the same, from the trained weights
 
-The MDLM paper reports that a BERT trained further as a diffusion model can be fine-tuned on GLUE as well as before
-(Sahoo et al. 2024, arXiv 2406.07524). This command asks the same question of any model. The regressions' L2 penalty,
-and after which epoch fine-tuning stops, are chosen on texts that are neither trained on nor held out.
+The L2 penalty of the regressions, and the epoch after which fine-tuning stops, are chosen on texts that are used neither
+for training nor for the test. The MDLM paper reports that a BERT trained further as a diffusion model can be fine-tuned on
+GLUE as well as before (Sahoo et al. 2024, arXiv 2406.07524); this command asks the same of any model.
 """
 
 import copy

@@ -52,7 +52,7 @@ class EvaluateProbe(FineTuning["ProbeRecord"]):
     rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
     batch: int = option("texts per step of fine-tuning", default=32, minimum=1)
     seed: int = option("random seed of the split, the weights and the data order", default=0)
-    folds: int = option("times that all is done, each with a split and seeds of its own", default=1, minimum=1)
+    folds: int = option("number of repetitions, each with its own split and seeds", default=1, minimum=1)
 
     def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""

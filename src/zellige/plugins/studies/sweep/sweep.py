@@ -60,7 +60,7 @@ class Sweep(Request["SweepRecord"]):
         minimum=1,
     )
     search: Literal["random", "tpe"] = option(
-        "how to choose trials: random, or tpe near good ones (Optuna; the extra sweep)", default="random"
+        "how to choose trials: random, or tpe, near good ones (Optuna; the extra sweep)", default="random"
     )
 
     def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] | None = None) -> "SweepRecord":
