@@ -78,7 +78,7 @@ class InfillOptions(Drawing):
     )
     keep: str | None = option(
         "part of --example to keep: top, bottom, left, right; music: first (half), soprano, alto, tenor, "
-        "bass; for a puzzle its given cells",
+        "bass (default: the clues of a puzzle, else the first that the data has)",
         default=None,
     )
     data: Local = option("where the run's data set is", default=Local())

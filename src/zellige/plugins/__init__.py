@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: th
     "report": ("zellige.plugins.report.command:report", "write a self-contained HTML page about a run"),
     "play": ("zellige.plugins.web.command:play", "open a web page where models write, step by step"),
     "serve": ("zellige.plugins.web.command:serve", "serve a text model by an OpenAI-compatible interface"),
-    "list": ("zellige.cli.lists:list_", "list models, methods, samplers, data sets, recipes, ..."),
+    "list": ("zellige.cli.lists:list_", "list models, methods, samplers, data sets and recipes"),
     "import": ("zellige.plugins.published.command:import_", "convert a published model, from the hub or from files"),
     "export": ("zellige.plugins.published.command:export", "save a model for published code or for the hub"),
     "doctor": ("zellige.cli.doctor:doctor", "show versions, devices, extras and caches"),
