@@ -17,8 +17,8 @@ from .flags import flags, options_class
 from .train import trained
 
 ABOUT = """Tune a model on other data: a small adapter (LoRA) beside its frozen weights.
-From a .jsonl or .json with 'prompt' and 'answer', or with conversations
-('messages', ShareGPT, Alpaca), the model learns only the answers."""
+From a .jsonl or .json with 'prompt' and 'answer', the model learns only the
+answers; from conversations ('messages', ShareGPT, Alpaca) only the last one."""
 SHOWN = "data.path data.fill run resume overwrite rank alpha dropout targets length train.steps train.lr train.batch"
 
 
