@@ -90,6 +90,19 @@ def test_a_draw_is_what_sample_draws(client, model):
     assert [s["calls"] for s in steps] == [int(f.calls[0]) for f in frames]
 
 
+@pytest.mark.skipif("stories" not in shipped.names(), reason="the included models are not installed")
+def test_the_token_that_ends_a_text_is_not_shown():
+    """Its positions are empty, on the page and in what is saved of it; of running text it is a token like others."""
+    model = zellige.load("stories")
+    begin, end = model.tokenizer.encode("The end."), model.tokenizer.separator
+    texts = drawn.Texts(model)
+    assert texts.row([*begin, end, end, -1]) == [*texts.row(begin), "", "", None]
+    assert "".join(filter(None, texts.row(begin))) == "The end."
+    assert texts.of(end)  # as a rival of others it has its name
+    running = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, pack="wrap"))
+    assert drawn.Texts(zellige.Model(model.method, model.tokenizer, running)).row([end])[0] == texts.of(end)
+
+
 def test_a_question_goes_through_the_template_as_in_sample(client):
     """A line stands in it as it is typed, `_` too; the page names the plain template of text, and of nothing else."""
     drawn = zellige.sample(MODELS["text"], prompt="why", chat=True, seed=4, steps=6)

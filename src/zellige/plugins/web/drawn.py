@@ -16,6 +16,7 @@ from torch import Tensor
 from zellige.core.maths import xlogy
 from zellige.core.prediction import DataScore, Prediction, posterior
 from zellige.methods.method import Method
+from zellige.models.ends import end_token, trained_on_documents
 from zellige.models.model import Model
 from zellige.plugins.kinds.molecules.smiles import atoms_of, is_molecule
 from zellige.plugins.report.trace import page_text
@@ -23,7 +24,6 @@ from zellige.samplers import Sampler
 from zellige.samplers.growing import Growth
 from zellige.sampling.trajectory import Frame
 from zellige.show.kinds import of
-from zellige.show.kinds.modality import Modality
 
 RIVALS = 5  # tokens of a distribution that the page shows, most probable first
 Predictions = list[
@@ -75,10 +75,12 @@ def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
 
 
 class Texts:
-    """The text of each position of a row, as the page shows it."""
+    """The text of each position of a row, as the page shows it; that of a token that ends a document is empty."""
 
-    def __init__(self, kind: Modality):
-        self.kind, self.size = kind, kind.tokenizer.size
+    def __init__(self, model: Model):
+        self.kind, self.size = of(model.tokenizer), model.tokenizer.size
+        documents = trained_on_documents(model)
+        self.end = end_token(model.tokenizer, documents) if documents else None
         self.alone: dict[int, str] = {}
 
     def of(self, token: int) -> str | None:
@@ -91,11 +93,11 @@ class Texts:
 
     def row(self, tokens: list[int]) -> list[str | None]:
         """The text of each token of a row; of a character of several tokens the last has it, the others ""."""
-        texts = [self.of(token) for token in tokens]
+        texts = ["" if token == self.end else self.of(token) for token in tokens]
         if not any("\ufffd" in text for text in texts if text):
             return texts
         pieces = self.kind.pieces(tokens)
-        return [None if text is None else page_text(piece) for text, piece in zip(texts, pieces)]
+        return [text and page_text(piece) for text, piece in zip(texts, pieces)]
 
 
 class Recorder:
@@ -109,7 +111,7 @@ class Recorder:
     def __init__(self, model: Model):
         self.tokenizer, self.kind = model.tokenizer, of(model.tokenizer)
         self.predictions: Predictions = []
-        self.texts = Texts(self.kind)
+        self.texts = Texts(model)
         self.cost: dict[int, float] = {}
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:

@@ -92,7 +92,7 @@ def exported(run: Recorded, model: Model) -> tuple[bytes, str]:
     require(kind, run.format)
     rows = run.rows(model.tokenizer.size)
     if run.format == "html":
-        content = _page(run, kind, rows).encode()
+        content = _page(run, model, rows).encode()
     elif run.format in ("gif", "mp4"):
         at = np.linspace(0, len(rows) - 1, min(FRAMES, len(rows))).round().astype(int)
         content = film(kind, _pictures(run, rows, at), f".{run.format}", np.array(run.held, bool))
@@ -111,11 +111,12 @@ def _pictures(run: Recorded, rows: np.ndarray, at: np.ndarray) -> Iterator[tuple
         yield f"step {run.steps[k]} of {run.steps[-1]}", rows[k][None]
 
 
-def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
+def _page(run: Recorded, model: Model, rows: np.ndarray) -> str:
     """One file that loads nothing: the report's player and style,
     and only the script whose hash stands in it may run."""
 
-    texts, changes = Texts(kind), []
+    texts, changes = Texts(model), []
+    kind = texts.kind
     start = before = texts.row(run.start)
     for row, moved in zip(rows, run.changes):
         pause()
@@ -125,7 +126,7 @@ def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
         before = now
     final = texts.row(rows[-1].tolist())
     sample = {
-        "pieces": [text or "·" for text in final],
+        "pieces": ["·" if text is None else text for text in final],
         "given": run.held,
         "calls": run.calls,
         "entropy": run.entropy,
