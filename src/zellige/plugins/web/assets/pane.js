@@ -160,7 +160,7 @@ export class Pane {
     for (const name of ["on", "last"]) this.part(name).disabled = frame === last;
     for (const name of ["play", "scrub"]) this.part(name).disabled = last === 0;
     const blanks = this.model.kind === "smiles" && this.done && frame === last;  // they fill a molecule up
-    const padding = blanks ? this.sample.pieces.findLastIndex(piece => piece.trim()) + 1 : this.size;
+    const padding = blanks ? this.sample.pieces.findLastIndex(piece => piece.trim()) + 1 : Math.min(this.done?.end ?? this.size, this.size);  // nothing behind the end of a text
     if (this.model.running) spans.forEach((span, i) => { span.hidden = i >= padding; });
   }
 
