@@ -37,7 +37,14 @@ def text(page: Page) -> None:
     page.click("#examples button >> nth=0")
     done(page)
     scrub(page, 0.55)
-    part(page, "text").locator("span >> nth=28").hover()
+    part(page, "text").locator("span >> nth=11").hover()
+
+
+def nouns(page: Page) -> None:
+    """A character half drawn; its head is named."""
+    page.check("[name=class][value=panda]")
+    done(page)
+    scrub(page, 0.4)
 
 
 def two(page: Page) -> None:
@@ -71,7 +78,8 @@ def sudoku(page: Page) -> None:
 
 
 SHOTS: list[tuple[str, str, Callable[[Page], None], int, Literal["light", "dark"]]] = [
-    ("text", "stories", text, 1280, "light"), ("two", "mnist", two, 1280, "light"), ("music", "chorales", music, 1280, "dark"),
+    ("text", "stories", text, 1280, "light"), ("nouns", "nouns", nouns, 1280, "light"),
+    ("two", "mnist", two, 1280, "light"), ("music", "chorales", music, 1280, "dark"),
     ("molecules", "molecules", molecules, 1280, "light"), ("sudoku", "sudoku", sudoku, 400, "dark"),
 ]  # fmt: skip
 
