@@ -65,8 +65,9 @@ def test_the_pages_name_the_samplers_that_change_a_revealed_token():
                 found.append(name)
     assert {*found, "smc"} == {name for name, cls in samplers.SAMPLERS.items() if cls.revises}
     said = ", ".join(f"`{name}`" for name in found)
-    for page in ("learn/choose", "methods/mdlm", "guides/serve"):
-        assert said in (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8"), page
+    for page in ("methods/mdlm", "guides/serve"):
+        text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        assert said in " ".join(text.split()), page
 
 
 def test_no_gradients_are_recorded():

@@ -148,7 +148,7 @@ def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
     assert listed["eta"] == {
         "name": "eta",
         "kind": "number",
-        "note": "probability of masking a token again; conf computes its own",
+        "note": "probability of masking a token again in a step (cap, loop), or its factor (rescale); no effect on conf",
         "default": 0.02,
     }
     assert listed["order"]["note"].startswith("order in which positions are filled: forward")

@@ -60,7 +60,7 @@ class OfModel(Loading):
     usage = "RUN [options]"
 
     run: str = option(
-        "a run, an included model, a folder or a hub id (zellige list models)",
+        "the folder of a model, the name of an included one, or a hub id (zellige list models)",
         default="",
         argument="RUN",
     )

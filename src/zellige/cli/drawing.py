@@ -455,7 +455,7 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    about = """Sample from a model. RUN: a run, an included model, a folder or a hub id.
+    about = """Sample from a model. RUN: its folder, the name of an included one, or a hub id.
 example
   zellige sample stories --prompt "Once upon a time" --length 200"""
     arguments = options.parse(with_sampler(SampleOptions, words), words, "sample", terminal, about=about)
@@ -465,7 +465,7 @@ example
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
-    about = 'Fill gaps, a _ per token: zellige infill stories-mdlm "a big_ and a_ cat"'
+    about = 'Fill gaps (each _ is one token): zellige infill stories-mdlm "a big_ and a_ cat"'
     arguments = options.parse(with_sampler(InfillOptions, words), words, "infill", terminal, about=about)
     flags = options.typed(InfillOptions, words).keys() & {"--example", "--keep", "--data.path", "--data.cache"}
     if arguments.text and flags:

@@ -171,7 +171,7 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
     terminal.result(f"  again     zellige evaluate --from {path(name)}")
 
 
-TITLE = "Likelihood of a text. RUN: a run, an included model, a folder or a hub id."
+TITLE = "Likelihood of held-out text. RUN: a folder, an included model or a hub id."
 FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 FEATURES = (f"{TRAIN} FOLDER", "Train an image classifier for FID and KID.")
 

@@ -29,7 +29,7 @@ TRAIN = """usage: zellige train METHOD [options]
   --config FILE          read options from a YAML, JSON or TOML file
   --recipe NAME          instead of METHOD: the settings of a paper; other
                          options override them (zellige list recipes)
-usage: zellige train distill RUN [options]        a student for fewer steps
+usage: zellige train distill RUN [options]        a copy for fewer steps
        zellige train classifier RUN [options]     a classifier for guidance
        zellige train speculative RUN [options]    for speculative sampling
 example

@@ -29,7 +29,7 @@ class Local:
     """Where the files of a known data set are."""
 
     path: str | None = option(
-        "folder with the files of the data set (default: download); for --suite with a subfolder for each set: "
+        "folder with the files of the data set (default: download); for a suite with a subfolder for each set: "
         "wikitext-2, lambada, ag_news",
         default=None,
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .result import Result
 
 ESTIMATOR = (
-    "bound; forward, backward: exact, in one order; random, any_order: mean over orders; path, loss: for csm. Not every "
+    "bound; forward, backward: exact, in this order; random, any_order: mean over orders; path, loss: for csm. Not every "
     "method supports all"
 )
 _data = partial(

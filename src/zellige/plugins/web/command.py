@@ -40,7 +40,7 @@ class Listening(Loading):
 class Serve(Listening):
     usage = "RUN [options]"
 
-    run: str = option("a run, an included model, a folder or a hub id", default="", argument="RUN")
+    run: str = option("the folder of a model, the name of an included one, or a hub id", default="", argument="RUN")
     name: str | None = option("name of the model in requests (default: RUN)", default=None)
     token: str | None = option(
         "secret token that each request must send (default: the environment's ZELLIGE_TOKEN, else none)", default=None
@@ -79,7 +79,8 @@ class Play(Listening):
     shown = "host port seconds steps included device"
 
     run: tuple[str, ...] = option(
-        "a run, an included model, a folder or a hub id; several are shown side by side (default: all included models)",
+        "the folder of a model, the name of an included one, or a hub id; several are shown side by side "
+        "(default: all included models)",
         default=(),
         argument="RUN ...",
     )

@@ -23,7 +23,10 @@ from zellige.show.numbers import path
 from zellige.show.terminal import Terminal
 
 SAMPLERS = "--samplers"
-SHOWN = "data.path data.name net.layers net.hidden net.length train.steps train.batch train.lr run calls samples draws limit"
+SHOWN = (
+    "data.path data.name net.layers net.hidden net.length train.steps train.minutes train.batch train.lr run calls samples draws "
+    "limit"
+)
 
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -56,7 +56,7 @@ class Compare(Request["Comparison"]):
         flag="run",
     )
     calls: tuple[int, ...] = option("numbers of sampling steps at which samples are judged", default=CALLS, read=tuple)
-    samples: int = option("samples at each number of steps (0 means 64); for enumerable data 0 means 2,000", default=0)
+    samples: int = option("samples at each number of steps (0: 64, of enumerable data 2,000)", default=0)
     draws: int = option("random noisy copies of each test text", default=4)
     limit: int | None = option(
         "evaluate only this many test texts (default: all); they are evenly spaced", default=None
