@@ -20,6 +20,12 @@ def test_they_are_small():
     assert sum(f.stat().st_size for f in Path(zellige.__file__).parent.glob("models/shipped/*/*")) < MOST
 
 
+def test_the_pages_name_them():
+    said = ", ".join(f"`{name}`" for name in shipped.names())
+    assert said in " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert {*ship.MODELS} == {*shipped.names()}
+
+
 @pytest.mark.parametrize("name", shipped.names())
 def test_each_is_as_its_card_says(name):
     model, card = zellige.load(name), shipped.card(name)
