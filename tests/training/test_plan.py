@@ -22,9 +22,9 @@ from zellige.plugins.studies.plan.estimate import (
     Live,
     Numberless,
     _count,
+    as_on_gpu,
     budget_of,
     count_step,
-    gpu_chunks,
     numberless,
 )
 from zellige.training.cost import PEAK, UTILISATION, training_cost
@@ -46,7 +46,7 @@ def measured(config: Config, V: int, rows: int, low: bool = False) -> int:
     method = build(config.method, V, config.net, config.options, ordered=True).train()
     generator = torch.Generator().manual_seed(0)
     batch = Batch(torch.randint(V, (rows, config.net.length), generator=generator))
-    with mock.patch.object(linear, "able", False), gpu_chunks(), Live() as live, torch.enable_grad():
+    with mock.patch.object(linear, "able", False), as_on_gpu(), Live() as live, torch.enable_grad():
         live.watch(method)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
             loss = method.loss(batch, generator).sum()
@@ -99,6 +99,17 @@ def test_what_computes_is_a_launch_and_views_are_none():
         assert (live.launches, live.products) == (4, 1)  # a product, relu, a copy by reshape, a sum
         value.backward()
         assert live.products == 2  # b needs no gradient
+
+
+@pytest.mark.parametrize("method", ["mdlm", "ar"])
+def test_attention_is_one_kernel_in_either_precision(method):
+    """On a CPU in bfloat16 it is many products of matrices, a few heads at a time."""
+    of = config(method, layers=1), config(method, layers=3)
+    launches = {how: [_count(c, 11, 16, how).launches for c in of] for how in ("float32", "bfloat16")}
+    products = {how: [_count(c, 11, 16, how).products for c in of] for how in launches}
+    assert products["float32"] == products["bfloat16"]
+    (one, three), (low_one, low_three) = launches.values()
+    assert (low_three - low_one) / 2 - (three - one) / 2 < 40  # of a layer, more: casts of its matrices and activations
 
 
 def test_distinct_values_are_those_of_rows():

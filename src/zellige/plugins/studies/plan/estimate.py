@@ -29,7 +29,7 @@ from zellige.core.batch import Batch
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
-from zellige.nn import chunks
+from zellige.nn import attention, chunks
 from zellige.nn.network import unfilled
 from zellige.show.record import Record, json_record
 from zellige.training.cost import UTILISATION, Cost, training_cost
@@ -455,17 +455,21 @@ def count_step(config: Config, vocabulary: int, rows: int, precision: str = "flo
 
 
 @contextlib.contextmanager
-def gpu_chunks() -> Iterator[None]:
-    """Within it logits are taken in chunks as large as a GPU's, whatever the device."""
-    sizes = [(chunks, "CHUNK", chunks.CHUNK_GPU), (_fused(), "ENTRIES", _fused().ENTRIES_GPU)]
-    before = [getattr(module, name) for module, name, _ in sizes]
+def as_on_gpu() -> Iterator[None]:
+    """Within it a CPU takes logits in chunks as large as a GPU's, and attention to all positions in one operation."""
+    settings = [
+        (chunks, "CHUNK", chunks.CHUNK_GPU),
+        (_fused(), "ENTRIES", _fused().ENTRIES_GPU),
+        (attention, "PRODUCTS", ()),
+    ]
+    before = [getattr(module, name) for module, name, _ in settings]
     try:
-        for module, name, size in sizes:
-            setattr(module, name, size)
+        for module, name, value in settings:
+            setattr(module, name, value)
         yield
     finally:
-        for (module, name, _), size in zip(sizes, before):
-            setattr(module, name, size)
+        for (module, name, _), value in zip(settings, before):
+            setattr(module, name, value)
 
 
 def _fused() -> Any:
@@ -482,7 +486,7 @@ def _count(config: Config, vocabulary: int, rows: int, precision: str) -> Step:
     share = getattr(method, "lost", None) or (0.5 if masks else 1.0)  # of the positions, those the head is asked about
     low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16")
     with (
-        gpu_chunks(),
+        as_on_gpu(),
         numberless(),
         Numberless(share, rows, max(1, round(share * net.length))) as live,
         torch.enable_grad(),
