@@ -125,6 +125,19 @@ def shot(page, name):
         page.screenshot(path=f"{PICTURES}/{name}.png", full_page=True)
 
 
+def test_nothing_stands_behind_the_end_of_a_text(opened):
+    """The rest of the sequence is drawn, and hidden at every step once the end is known."""
+    page = opened(link="#model=stories&seed=0")
+    write(page)
+    text = part(page, "text")
+    seen = text.locator("xpath=./span[not(@hidden)]").count()
+    assert 20 < seen < text.locator("xpath=./span").count()
+    assert text.text_content().strip()[-1] in '.!?"'
+    assert "<|" not in text.text_content()
+    part(page, "scrub").fill("10")
+    assert text.locator("xpath=./span[not(@hidden)]").count() == seen
+
+
 def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page = opened()
     assert page.locator(".card b").all_text_contents() == [
