@@ -261,7 +261,7 @@ def index(kind: str) -> str:
         texts = [name for name in names if name in of_samples() and name not in images]
         groups = {"Likelihoods and features": [*LIKELIHOODS], "Samples of text": texts, "Samples of images": images}
     elif kind == "samplers":
-        groups = {title: [*members] for title, members in SAMPLER_GROUPS.items()}
+        groups = SAMPLER_GROUPS
     else:
         groups = {"": names}
     lines = [f"# {caption}", "", HEADS[kind], ""]
@@ -275,12 +275,13 @@ def index(kind: str) -> str:
 
 def in_order(kind: str) -> list[str]:
     """The names of a kind, in the order of its list: methods as in the guide that helps to choose one."""
-    if kind == "metrics":
-        return [*KINDS[kind][1]]
-    order = [name for members in SAMPLER_GROUPS.values() for name in members]
-    if kind == "methods":
+    if kind == "samplers":
+        order = [name for members in SAMPLER_GROUPS.values() for name in members]
+    elif kind == "methods":
         guide = (DOCS / "learn" / "choose.md").read_text(encoding="utf-8")
         order = re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)
+    else:
+        order = [*KINDS[kind][1]]
     return sorted(KINDS[kind][1], key=order.index)
 
 
