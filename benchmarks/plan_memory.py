@@ -38,7 +38,7 @@ def child(case: str) -> None:
     import zellige
     from zellige import Net, Train
     from zellige.models.config import Config
-    from zellige.plugins.studies.plan.estimate import budget_of, gpu_chunks
+    from zellige.plugins.studies.plan.estimate import as_on_gpu, budget_of
     from zellige.training.device import DEVICES
 
     method, V, sizes, rows = CASES[case]
@@ -60,7 +60,7 @@ def child(case: str) -> None:
 
     thread = threading.Thread(target=watch)
     thread.start()
-    with gpu_chunks():  # as the plan counts them
+    with as_on_gpu():  # as the plan counts them
         run = zellige.train(
             method, data=numbers, net=net, train=Train(steps=4, **how), options=options, run=folder / "run"
         )
