@@ -1,6 +1,6 @@
 """On a GPU: a training step and sampling, Zellige's and the published way, into benchmarks/RESULTS-DEVICE-DATE.md (make gpu).
 
-python benchmarks/gpu.py [--batch N] [--rounds N] [--steps N] [--out FOLDER] [--only WORDS]
+python benchmarks/gpu.py [--batch N] [--rounds N] [--precisions NAMES] [--out FOLDER] [--only WORDS]
 python benchmarks/gpu.py --device cpu --small      # a trial of this file with tiny sizes: no figures to keep
 """
 
@@ -11,7 +11,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.nn import Net
 from zellige.nn.network import unfilled
-from zellige.nn.precision import PRECISIONS
 from zellige.samplers import find, run
 from zellige.show.numbers import byte_size, flop_rate, percent, token_rate
 from zellige.training.cost import model_flops
@@ -37,6 +36,7 @@ from zellige.training.order import StepSeeds
 
 HERE = Path(__file__).parent
 METHOD_NAMES = ("mdlm", "sedd", "bd3lm", "ar")
+PRECISIONS = ("float32", "tf32", "bfloat16")  # of a GPU
 SAMPLERS = {"mdlm": "ancestral", "bd3lm": "blockwise", "ar": "left_to_right"}
 
 
@@ -147,6 +147,19 @@ def published_sampling(sizes: Sizes, batch: int, device: torch.device) -> Callab
     return draw
 
 
+def gpt2_sampling(sizes: Sizes, batch: int, device: torch.device, compiled: bool) -> Callable[[], Any]:
+    """Transformers' GPT-2 of the same size, in bfloat16, with a cache of fixed size."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    net = sizes.net
+    shape = {"n_positions": net.length, "n_embd": net.hidden, "n_layer": net.layers, "n_head": net.heads}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=sizes.vocabulary + 1, **shape)).to(device, torch.bfloat16).eval()
+    begin = torch.zeros(batch, 1, dtype=torch.long, device=device)
+    how = {"max_length": net.length, "do_sample": True, "top_k": 0, "pad_token_id": 0, "eos_token_id": None}
+    how |= {"cache_implementation": "static", "disable_compile": not compiled}
+    return lambda: model.generate(begin, attention_mask=torch.ones_like(begin), **how)
+
+
 # ---------------------------------------------------------------------------------------------------- how
 @dataclass(frozen=True)
 class Row:
@@ -178,7 +191,7 @@ def measured(way: str, make: Callable[[], Callable[[], Any]], device: torch.devi
                 seconds.append(time.perf_counter() - began)
         if not bool(torch.isfinite(result).all()):
             return Row(way, problem="a result that is not finite")
-    except (RuntimeError, torch.OutOfMemoryError) as problem:  # one way that fails does not keep the others
+    except Exception as problem:  # one way that fails does not keep the others
         return Row(way, problem=str(problem).strip().splitlines()[0][:80] if str(problem) else type(problem).__name__)
     memory = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0.0
     return Row(way, statistics.median(seconds), memory)
@@ -193,11 +206,17 @@ def steps(sizes: Sizes, batch: int, device: torch.device, compile: bool) -> Iter
             yield name, f"{name}{also}", lambda n=name, c=compiled: our_step(n, sizes, batch, device, c)
 
 
-def samplings(sizes: Sizes, batch: int, device: torch.device, compile: bool) -> Iterator[tuple[str, Any]]:
+def samplings(
+    sizes: Sizes, batch: int, device: torch.device, compile: bool, precisions: Iterable[str]
+) -> Iterator[tuple[str, Any]]:
+    both = (False, True) if compile else (False,)
     yield "mdlm, published, bfloat16", lambda: published_sampling(sizes, batch, device)
+    for compiled in both:
+        way = f"GPT-2 of transformers, bfloat16{', compiled' * compiled}"
+        yield way, lambda c=compiled: gpt2_sampling(sizes, batch, device, c)
     for name in SAMPLERS:
-        for precision in PRECISIONS:
-            for compiled in (False, True) if compile else (False,):
+        for precision in precisions:
+            for compiled in both:
                 way = f"{name}, {precision}{', compiled' * compiled}"
                 yield way, lambda n=name, p=precision, c=compiled: our_sampling(n, sizes, batch, device, p, c)
 
@@ -231,7 +250,7 @@ def report(options: argparse.Namespace) -> str:
             row = out[way] = measured(way, make, device, 3, options.rounds)
             same = out.get("mdlm, published" + ", compiled" * way.endswith("compiled"))
             trained.append(line(row, tokens, flops[of] * options.batch, known, same if of == "mdlm" else None))
-    for way, make in samplings(sizes, options.batch, device, options.compile):
+    for way, make in samplings(sizes, options.batch, device, options.compile, options.precisions):
         if chosen(f"sampling {way}"):
             row = measured(way, make, device, 1, max(1, options.rounds // 5))
             drawn.append([way, *([row.problem, "", ""] if row.problem else sampled(row, tokens))])
@@ -290,6 +309,7 @@ def main(words: list[str] | None = None) -> Path:
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial of this file")
     parser.add_argument("--batch", type=int, default=16, help="rows of a step, and texts that are drawn at once")
     parser.add_argument("--rounds", type=int, default=20, help="steps that are timed")
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS, choices=PRECISIONS, help="those of sampling")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what is compiled")
     parser.add_argument("--only", nargs="+", default=[], help="words of what is to be measured: step mdlm, compiled")
     parser.add_argument("--out", type=Path, default=HERE, help="the folder of the page")

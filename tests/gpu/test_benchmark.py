@@ -37,7 +37,7 @@ def test_a_trial_measures_everything_and_says_that_it_is_one(gpu, tmp_path):
         assert row[4:6] == ["", ""]  # no utilisation of a CPU, and no peak
     drawn = [row for row in table if len(row) == 4 and row[0] not in ("sampler", "---")]
     ours = [f"{name}, {bits}" for name in ("mdlm", "bd3lm", "ar") for bits in ("float32", "tf32", "bfloat16")]
-    assert [row[0] for row in drawn] == ["mdlm, published, bfloat16", *ours]
+    assert [row[0] for row in drawn] == ["mdlm, published, bfloat16", "GPT-2 of transformers, bfloat16", *ours]
     assert all(row[2].endswith("tokens/s") for row in drawn)
 
 

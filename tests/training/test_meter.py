@@ -109,3 +109,12 @@ def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch):
     events = EventAccumulator(str(run.folder)).Reload()
     assert len(events.Scalars("flops_per_second")) == 3
     assert ("utilisation" in events.Tags()["scalars"]) == (promise is not None)
+
+
+def test_the_summary_says_the_memory_of_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(Meters, "read_peak", lambda self, device: setattr(self, "peak", 5_324_457_472))
+    t = Train(steps=1, batch=4, validate_every=0, validate_rows=4, samples=0, device="cpu", tensorboard=False)
+    data = Data.of(torch.arange(480).view(-1, 8) % 7, vocabulary=7)
+    run = zellige.train(data=data, net=NET, train=t, run=tmp_path / "r")
+    assert run.peak == 5_324_457_472
+    assert summary(run)[0].endswith("peak 5.3 GB")

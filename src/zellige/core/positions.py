@@ -84,8 +84,9 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
     if most == B * L:  # each is its own padding
         index = torch.arange(B * L, device=at.device)
         return Positions(index, index // L, B, at.flatten().double(), at.flatten(), whole=True)
-    flat = at.flatten()
-    n, rank = flat.sum(), flat.cumsum(0) - 1  # of a position among them
+    flat, within = at.flatten(), at.cumsum(1)
+    ends = within[:, -1:].cumsum(0)  # (B, 1). Not flat.cumsum(0): PyTorch 2.11 compiles no long scan for a GPU here
+    n, rank = ends[-1, 0], (ends - within[:, -1:] + within).flatten() - 1  # of a position among them
     share = (torch.arange(most, device=at.device) < n).double()
     if limit is None:
         assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"

@@ -40,7 +40,7 @@ class Run(Record):
     seconds: float
     tokens: int
     speed: Speed | None = None
-    peak: int = 0
+    peak: float = 0
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,7 +88,7 @@ class Run(Record):
         about: dict[str, Any],
         state: Mapping[str, Any],
         speed: Speed | None = None,
-        peak: int = 0,
+        peak: float = 0,
     ) -> "Run":
         """Return the run with the progress that a checkpoint records (`read_state`)."""
         best = state["best"]
