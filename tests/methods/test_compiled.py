@@ -295,6 +295,19 @@ def test_a_compiled_step_draws_its_size_of_block_before_its_graph():
     assert len(graphs) == 2
 
 
+def test_a_step_that_does_not_compile_is_one_line():
+    def refuse(graph, inputs):
+        raise NotImplementedError("no such kernel\nand a page more")
+
+    method: Any = methods.build(methods.MDLM, 7, Net(layers=1, hidden=16, heads=2, length=8))
+    compiled = compile_step(method, backend=refuse)
+    with pytest.raises(
+        InputError, match=r"cannot compile the step of this model on this device \(.*no such kernel\); leave out"
+    ) as e:
+        compiled(Batch(torch.zeros(2, 8, dtype=torch.long)), Counter(0, torch.tensor(0), torch.tensor(0), 1))
+    assert "\n" not in str(e.value)
+
+
 def test_a_sharded_step_compiles_the_network_in_each_size_of_block(monkeypatch):
     torch.manual_seed(0)
     method: Any = methods.build(methods.BD3LM, V, NET, methods.BD3LM.Config(block=4, blocks=(2, 4)))

@@ -25,10 +25,26 @@ LARGE = 0.01  # of the norm of the whole gradient: a smaller gradient may be rou
 def compile_step(
     method: Method, backend: str | Callable[..., Any] = "inductor"
 ) -> Callable[[Batch, Randomness], Tensor]:
-    """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
+    """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it.
+
+    It raises InputError where PyTorch cannot compile it.
+    """
+    from torch._dynamo.exc import TorchDynamoException  # with the compiler, which takes two seconds
+
     options: Any = {"fallback_random": True} if backend == "inductor" else None
-    loss = torch.compile(_loss, dynamic=False, backend=backend, options=options)
-    return lambda batch, randomness: loss(method.for_step(randomness), batch, randomness)
+    compiled_loss = torch.compile(_loss, dynamic=False, backend=backend, options=options)
+
+    def loss(batch: Batch, randomness: Randomness) -> Tensor:
+        try:
+            return compiled_loss(method.for_step(randomness), batch, randomness)
+        except TorchDynamoException as problem:
+            why = str(getattr(problem, "inner_exception", problem)).strip().splitlines()
+            raise InputError(
+                f"PyTorch {torch.__version__} cannot compile the step of this model on this device "
+                f"({why[0] if why else type(problem).__name__}); leave out `compile`, or take another version"
+            ) from problem
+
+    return loss
 
 
 def _loss(method: Method, batch: Batch, randomness: Randomness) -> Tensor:
