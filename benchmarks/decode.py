@@ -18,14 +18,16 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import measure
 from zellige import Net
 from zellige.methods import build
 from zellige.samplers import AnyOrder, SemiAutoregressive, find, run
 
-STATES = 50_257
+STATES, END = 50_257, "<|endoftext|>"
 PRECISIONS = ("float32", "bfloat16", "int8")
 
 
@@ -59,6 +61,13 @@ def by_transformers(model: Any, tokens: int) -> Callable[[], object]:
     return lambda: model.generate(begin, attention_mask=torch.ones_like(begin), **how)
 
 
+def words() -> Any:
+    """A tokenizer with a word for each state, without which CTranslate2 takes no network."""
+    vocabulary = {f"w{n}": n for n in range(STATES - 1)} | {END: STATES - 1}
+    special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(vocabulary, END)), **special)
+
+
 def by_ctranslate2(model: Any, tokens: int, folder: str, precision: str) -> Callable[[], object]:
     """Write with the same GPT-2 by CTranslate2."""
     import ctranslate2
@@ -67,7 +76,7 @@ def by_ctranslate2(model: Any, tokens: int, folder: str, precision: str) -> Call
     converter.convert(f"{folder}/{precision}", quantization=precision, force=True)
     generator = ctranslate2.Generator(f"{folder}/{precision}", device="cpu", intra_threads=torch.get_num_threads())
     how = {"min_length": tokens, "max_length": tokens, "sampling_topk": 0, "include_prompt_in_result": False}
-    return lambda: generator.generate_batch([["<|endoftext|>"]], **how)
+    return lambda: generator.generate_batch([[END]], **how)
 
 
 def matrices(network: Any, tokens: int) -> Callable[[], object]:
@@ -95,6 +104,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             if find_spec("ctranslate2") and precision != "bfloat16":
                 published.save_pretrained(folder)
+                words().save_pretrained(folder)
                 ways[f"CTranslate2 {precision}"] = by_ctranslate2(published, n, folder, precision)
         for name in chosen.only:
             method = build(name, STATES, net).eval()

@@ -61,12 +61,12 @@ def test_the_names_of_the_commands_need_nothing():
 
 
 # ---------------------------------------------------------------------------------------------------- with torch
-CASES = {
+PROMPT = "'Once upon a time ___ was a king'"
+CASES = {  # commands that come one after another in a process add to what is imported
     "the mathematics": ("import zellige.exact, zellige.methods, zellige.samplers", 130, {"tokenizers", "cattrs"}),
     "the public names": ("import zellige\nzellige.load, zellige.evaluate, zellige.sample, zellige.train", 230, set()),
-    "sample stories": (COMMAND, 280, set()),
-    "infill stories-mdlm 'Once upon a time ___ was a king' --steps 2": (COMMAND, 280, set()),
     "sample mnist --steps 2": (COMMAND, 270, {"tokenizers"}),
+    f"sample stories; infill stories-mdlm {PROMPT} --steps 2": (COMMAND, 280, set()),
     "evaluate stories-mdlm --data.path a.txt --limit 2 --draws 1": (COMMAND, 330, set()),
 }
 
@@ -75,8 +75,10 @@ CASES = {
 def test_what_is_used_is_imported(case, tmp_path):
     code, most, absent = CASES[case]
     (tmp_path / "a.txt").write_text("Once upon a time there was a king.\n" * 1_000)
-    words = shlex.split(case) if code is COMMAND else []
-    modules = imported(code, *words, after="import torch", cwd=tmp_path)
+    if code is COMMAND:
+        commands = [shlex.split(part) for part in case.split(";")]
+        code = f"from zellige.cli import main\nfor words in {commands}: code |= main(words)"
+    modules = imported(code, after="import torch", cwd=tmp_path)
     assert not {*modules} & (COMPILER | TRAINING | HUB | OTHERS | absent)
     assert len(modules) < most
 

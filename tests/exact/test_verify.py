@@ -262,7 +262,12 @@ def test_any_two_methods_are_paired_with_every_sampler(a, b, one_variant, monkey
         }
 
 
-@pytest.mark.parametrize("name", METHODS)
+LIKE_MDLM = ("radd", "md4", "genmd4")  # one exact network with mdlm, and so one distance
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LIKE_MDLM else name for name in METHODS]
+)
 def test_every_sampler_that_fits_has_a_distance(name, one_variant):
     """With the exact network, by the sampler's own code."""
     _, method = next(identities.variants(METHODS[name]))
