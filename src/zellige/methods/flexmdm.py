@@ -1,51 +1,50 @@
 """FlexMDM: masked diffusion of texts of any length, by insertion (Kim et al. 2025, arXiv 2509.01025); derived here.
 
-The noise masks tokens and deletes them. Backwards in time a text grows from nothing: a mask is inserted somewhere, and
-later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text. q (`unmasking`) says how
-much faster masks are revealed than inserted; L is the length of the window.
+The noise masks tokens and then deletes them. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text.
+Sampling goes back in time: it inserts masks, and later turns them into tokens. q (`unmasking`): masks are revealed q
+times as fast as they are inserted. L (`net.length`): the largest length.
 
     noise       each token, independently, is deleted at time u, uniform on (0, 1), and masked before, at u v, with
                 v = (uniform)^{1/q}:
                 P(deleted at t) = t,   P(masked at t) = (t^q - t) / (1 - q),  for q = 1: -t log t                   (1)
-    state x_t   the tokens that are left, each visible or masked, then padding up to L positions
-    gaps        gap i is left of position i of x_t, the last gap right of all. c_i tokens of x_0 are missing in gap i
+    state x_t   the tokens that are left, visible or masked, then padding up to L positions
+    gaps        gap i is left of position i of x_t, the last gap right of all tokens. c_i tokens are missing in gap i
     reverse     from t to t - dt a missing token is inserted with probability dt / t, a mask revealed with q dt / t  (2)
     network     time-conditioned. At a mask: f, the distribution of its token. At a gap: log lambda_i, the log of the
-                rate at which masks are inserted there. The exact network has f = p(token | x_t) and
-                lambda_i = E[c_i | x_t] / t. Nothing is inserted where the window is full
+                rate of insertion. The exact network has f = p(token | x_t) and lambda_i = E[c_i | x_t] / t.
+                Nothing is inserted into a text of L tokens
 
     -log p(x_0) <= integral over t in (0, 1) of
-        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(clean token)) ]           (3)
+        E [ sum_gaps (lambda_i - c_i / t (1 + log(t lambda_i))) + sum_masks q / t (-log f(clean token)) ]          (3)
 
-Proof of (3). A path is the times of all insertions, each with its gap, and of all unmaskings, each with its token. Let Q
-be the distribution of paths given x_0, by (1), and P that of the model. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P].
-For a jump process log P is the sum of the log rates of its jumps, minus the integral of all rates. Under Q a missing
-token has the rate 1/t. The rates q / t of unmasking are the same in P and Q and cancel. In the mean over Q, a sum over the
-insertions in gap i is an integral with the rate c_i / t. This gives (3).
+Proof of (3). A path is the time and gap of each insertion, and the time and token of each unmasking. Q is the
+distribution of paths given x_0, by (1); P is the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P]. For a jump
+process log P is the sum of the log rates of its jumps, minus the integral of all rates. Under Q each missing token is
+inserted at the rate 1/t. The rates q / t of unmasking are the same in P and Q and cancel. The mean over Q turns the sum
+over the insertions in gap i into an integral with the rate c_i / t. This gives (3).
 
 With the exact network the mean of (3) over the data is their entropy, because P = Q: given the path until t, a text x_0
 has the weight p(x_0) t^{n - length of x_t}, so of the path only x_t matters. (The published loss is larger by
 c_i log c_i / t, which depends on the data alone.)
 
-The integral is sampled at t = u^2 with weight 2 u, u uniform and stratified. With t uniform the variance would be
-infinite. It is finite if q is above 1/2.
+The integral is sampled at t = u^2 with weight 2 u, u uniform and stratified. The variance is finite if q is above 1/2.
+With t uniform it would be infinite.
 
-**Infilling.** Given tokens are visible at all times, and nothing is inserted between two given neighbours. The network
-sees these closed gaps (`Net.given`, at the position right of a gap). Then (3), over the open gaps and the masks, bounds
--log p(span | given tokens), and is tight.
+**Infilling.** Given tokens are always visible, and nothing is inserted between two neighbouring given tokens. The network
+sees these closed gaps (`Net.given`, at the position right of a gap). Over the open gaps and the masks, (3) is then a
+bound on -log p(span | given tokens), and tight for the exact network.
 
-For that, only one span is noised in a fraction `spans` of the training texts, with a tokens before and b after it. The
-pair (a, b) is uniform over all a + b <= L. Its distribution must not depend on n, or the network learns a wrong
-distribution of lengths. If the text is shorter than a + b, a uniform span is masked and not deleted, which trains spans of
-known length.
+To train this, only one span is noised in a fraction `spans` of the texts, with a tokens before and b after it. The pair
+(a, b) is uniform over all a + b <= L. If it depended on n, the network would learn a wrong distribution of lengths. If
+a text is shorter than a + b, a uniform span of it is masked but not deleted, which trains spans of known length.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | deletion and masks | linear; unmasking q times as fast | tokens of masks, gap rates | continuous; spans | insertion |
 
-Differences from the paper: the network gives the rate lambda_i and not t lambda_i. The paper has any two schedules, for
-insertion and for unmasking; here the first is linear, and q determines the second. An example is one text. The network
-also reads its padding.
+Differences from the paper: the network gives lambda_i, not t lambda_i. The paper allows any two schedules for insertion
+and unmasking; here insertion is linear, and q determines unmasking. A sequence holds one text. The network also reads its
+padding.
 """
 
 from dataclasses import dataclass, replace
@@ -70,13 +69,14 @@ TINY = 1e-9  # the smallest u: 2 (q + n) u of the bound is not sampled
 
 @dataclass(frozen=True)
 class Noisy:
-    """A noisy text, and what the network should say about it, (B, L) each.
+    """A noisy text and the targets of the network, (B, L) each.
 
     Attributes:
         x: tokens and masks, then padding.
         target: the clean token of each position that is not padding.
-        missing: how many tokens are missing left of each position; the first position of the padding is the last gap.
-        open: whether tokens may be missing there; closed: the other gaps between tokens, as the network sees them.
+        missing: number of tokens missing left of each position; the first position of the padding is the last gap.
+        open: gaps in which tokens may be missing.
+        closed: gaps in which none can be, an input of the network.
     """
 
     x: Tensor
@@ -88,8 +88,8 @@ class Noisy:
 
 @dataclass(frozen=True)
 class Span:
-    """The part of each text that is noised, tokens `begin` to `end` - 1; of known length: masked, never absent.
-    (B,) each."""
+    """The part of each text that is noised, tokens `begin` to `end` - 1, (B,) each. `known`: its length is known, so
+    its tokens are masked and never deleted."""
 
     begin: Tensor
     end: Tensor
@@ -178,13 +178,13 @@ class FlexMDM(Method):
         return -maths.xlogy(t, t) * torch.where(x == 0, 1.0, torch.expm1(x) / torch.where(x == 0, 1.0, x))  # (1)
 
     def texts(self, batch: Batch) -> tuple[Batch, Span]:
-        """The texts in rows of the network's length, `mask` True at their tokens, and the part of each that is not
-        given.
+        """Texts padded to the network's length, `mask` True at their tokens, and the span of each that is not given.
 
-        What does not count before a token that does is a given part; what is behind the last such token is padding.
+        Of the positions that do not count in the loss, those before the last counted one are given, and those after it
+        are padding.
 
         Raises:
-            InputError: several texts in a row; another given part than the beginning.
+            InputError: several texts in a sequence; a given part that is not the beginning.
         """
         tokens, counted = (pad(values, (0, self.window - values.shape[1])) for values in (batch.tokens, batch.counted))
         there = counted.flip(1).cummax(1).values.flip(1)
@@ -201,7 +201,7 @@ class FlexMDM(Method):
         return Batch(tokens, there, None, batch.condition), Span.of(begin, lengths)
 
     def corrupt(self, batch: Batch, t: Tensor, span: Span, generator: Randomness = None) -> Noisy:
-        """Noise of texts (`texts`) at times t (B,), in the `span` alone."""
+        """Add noise to texts (`texts`) at times t (B,), in the `span` only."""
         x_0, counted = batch.tokens, batch.counted
         (B, L), device = x_0.shape, x_0.device
         place, lengths = torch.arange(L, device=device), counted.sum(-1)
@@ -228,8 +228,8 @@ class FlexMDM(Method):
         return Noisy(x, target, missing, gaps & ~shut & (size < L), gaps & shut)
 
     def spans(self, whole: Span, generator: Randomness = None) -> Span:
-        """Part of each text that training noises: the `whole` of it; in a fraction `spans` of the texts without a
-        given part, one span."""
+        """Sample the span that training noises in each text: a part in a fraction `spans` of the texts without a
+        given part, else the `whole`."""
         lengths, device = whole.end, whole.end.device
         B, L = len(lengths), self.window
         alone = random.bernoulli(torch.full((B,), self.config.spans, device=device), generator) & (whole.begin == 0)

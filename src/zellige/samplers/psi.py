@@ -1,14 +1,14 @@
-"""Psi samplers: a reverse step mixed with noise on the clean prediction (Duo++, arXiv 2602.21185).
+"""Psi samplers: ancestral steps mixed with noise on the clean prediction (Duo++, arXiv 2602.21185).
 
-A step from t to s samples each position from
+A step from time t to s samples each position from
 
     kappa q(x_s | x_t, x_0) + (1 - kappa) q(x_s | x_0),    x_0 ~ p(x_0 | x_t)
 
-With kappa = 1 this is `ancestral`. With kappa = 0 it predicts clean tokens and adds noise to them, so that any token
-may still change. Works with every noise and every prediction.
+kappa = 1 is `ancestral`. kappa = 0 predicts clean tokens and adds noise to them, so that any token may still change.
+Works with every noise and every prediction.
 
-**kappa** has one rule while t > t_on, another for t_off < t <= t_on, and a third for t <= t_off. A rule is a number, or
-depends on the noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a token again:
+**kappa** is given for three phases: t > t_on, t_off < t <= t_on, and t <= t_off. It is a number, or a rule that follows
+from sigma, the probability with which ReMDM (arXiv 2503.00307) masks a token again:
 
     kappa = max(0, 1 - sigma / (1 - alpha_s)),    sigma_max = min(1, (1 - alpha_s) / alpha_t)
 
@@ -16,15 +16,15 @@ depends on the noise through the probability sigma with which ReMDM (arXiv 2503.
     rescale:ETA    sigma = ETA sigma_max
     rescale-published:ETA    sigma = ETA min(ETA, sigma_max), as the authors' code
 
-For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s). This is sigma, so `cap` and
-`rescale` are those of `remasking`, unless sigma is above 1 - alpha_s.
+With absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s) = min(sigma, 1 - alpha_s). So
+`cap` and `rescale` are those of `remasking`, unless sigma is above 1 - alpha_s.
 
-**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stays there, and then runs to 0. A
-fraction 1 - t_on of the steps comes before the pause, t_on - t_off is the pause.
+**pause.** The first 1 - t_on of the steps run evenly from t = 1 to the time at which alpha is `pause`. The next
+t_on - t_off stay at this time, and the others run evenly to t = 0.
 
-**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and
-x_t ~ p_t each position of x_s has its marginal of p_s; with one position everything is exact. But positions are sampled
-independently given x_t, and with kappa < 1 a fraction of them is sampled again however short the step is. So the joint
+**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). So with the exact network and
+x_t ~ p_t, each position of x_s has its marginal of p_s. But the positions are sampled independently given x_t, and with
+kappa < 1 a fraction of them is sampled again however short the step is. So with more than one position, the joint
 distribution has an error even in the limit of many steps.
 """
 
