@@ -190,7 +190,7 @@ def test_the_verbs_take_it(saved, capsys):
 
 
 REFUSED = {
-    "the layout bd3lm has no weights rounded to int8; use `to` hub, Zellige's own": lambda folder: zellige.load(
+    "the format bd3lm has no weights rounded to int8; use `to` hub, Zellige's own": lambda folder: zellige.load(
         folder
     ).export(folder.parent / "no", "bd3lm"),
     "`precision` is bfloat16, and the weights are rounded to int8; leave it out": lambda folder: zellige.load(

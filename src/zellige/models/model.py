@@ -298,7 +298,7 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
         model.save_pretrained(folder)
         return Path(folder)
     if model.method.precision == "int8":
-        raise InputError(f"the layout {name} has no weights rounded to int8; use `to` {layouts.HUB}, Zellige's own")
+        raise InputError(f"the format {name} has no weights rounded to int8; use `to` {layouts.HUB}, Zellige's own")
     layout = layouts.LAYOUTS[name]
 
     def fill(here: Path) -> None:

@@ -11,7 +11,7 @@ done at each position (matrix products, norms) knows nothing of streams.
 
 The mask of two streams, 2L x 2L, is three quarters empty, and that of packed documents is emptier. Here queries come in
 chunks whose keys begin and end where the chunk's sight does. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and
-a causal network takes PyTorch's causal kernel. Both are tested on the CPU, forced there; no GPU was at hand.
+a causal network takes PyTorch's causal kernel. Tests force both on a CPU, and compare a GPU's with a CPU's.
 
 A `Cache` is what such a network remembers of the tokens that it has read: `DiT.extend` makes it, `DiT.features` reads
 it.

@@ -207,7 +207,7 @@ def test_a_pickle_is_not_opened(tmp_path):
     (tmp_path / "m" / "model.safetensors").unlink()
     (tmp_path / "m" / "pytorch_model.bin").write_bytes(b"not read at all")
     with pytest.raises(
-        InputError, match=r"pytorch_model\.bin' is a pickle, and a model of layout bert is read from safe"
+        InputError, match=r"pytorch_model\.bin' is a pickle, and a model of format bert is read from safe"
     ):
         zellige.load(tmp_path / "m")
 

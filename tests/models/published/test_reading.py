@@ -250,14 +250,14 @@ def test_keys_are_named(mdlm, tmp_path):
     few = {n: t for n, t in mdlm.items() if "norm1" not in n} | {"blocks.0.extra": torch.zeros(2)}
     assert fails(hub.folder(tmp_path / "a", few, CONFIG, "backbone.")) == (
         "checkpoint does not fit: 2 keys missing (blocks.0.norm1.weight, blocks.1.norm1.weight), "
-        "1 unexpected (blocks.0.extra); the layout is mdlm, of 2 layers"
+        "1 unexpected (blocks.0.extra); the format is mdlm, of 2 layers"
     )
     assert fails(hub.folder(tmp_path / "b", mdlm, CONFIG | {"n_blocks": 1})).startswith(
         "checkpoint does not fit: 0 keys missing, 10 unexpected (blocks.1."
     )
     wide = mdlm | {"output_layer.linear.weight": torch.zeros(54, 32)}
     assert fails(hub.folder(tmp_path / "c", wide, CONFIG)) == (
-        "checkpoint does not fit: output_layer.linear.weight is 54 x 32, the model has 54 x 64; the layout is mdlm, of 2 layers"
+        "checkpoint does not fit: output_layer.linear.weight is 54 x 32, the model has 54 x 64; the format is mdlm, of 2 layers"
     )
     twice = mdlm | {"backbone.output_layer.linear.bias": torch.zeros(54)}
     assert "two tensors are called 'output_layer.linear.bias'" in fails(hub.folder(tmp_path / "d", twice, CONFIG))
@@ -265,20 +265,20 @@ def test_keys_are_named(mdlm, tmp_path):
 
 def test_tokenizer_and_vocabulary(mdlm, tmp_path):
     assert fails(hub.folder(tmp_path / "a", mdlm, CONFIG, tokens=60)) == (
-        "the model is for 53 tokens (54 rows, layout mdlm) and the tokenizer 'integers' has 60; "
+        "the model is for 53 tokens (54 rows, format mdlm) and the tokenizer 'integers' has 60; "
         "give the one that it was trained with (`tokenizer`)"
     )
     assert "says 61 rows, the table of embeddings has 54" in fails(
         hub.folder(tmp_path / "b", mdlm, CONFIG | {"vocab_size": 61}, tokens=60)
     )
     assert fails(hub.folder(tmp_path / "d", mdlm, CONFIG, tokens=None)) == (
-        "nothing says its tokenizer, which has 53 tokens (54 rows, layout mdlm); give `tokenizer`, e.g. a tokenizer.json"
+        "nothing says its tokenizer, which has 53 tokens (54 rows, format mdlm); give `tokenizer`, e.g. a tokenizer.json"
     )
     assert "the tokenizer 'bytes' has 256" in fails(hub.folder(tmp_path / "c", mdlm, CONFIG), tokenizer="bytes")
 
 
 def test_configs(mdlm, tmp_path):
-    assert "no layout is known for the config.json" in fails(hub.folder(tmp_path / "a", mdlm, {"model_type": "gemma"}))
+    assert "no format is known for the config.json" in fails(hub.folder(tmp_path / "a", mdlm, {"model_type": "gemma"}))
     gemma = fails(hub.folder(tmp_path / "g", mdlm, {"model_type": "diffusion_gemma"}))
     assert "DiffusionGemmaForBlockDiffusion" in gemma
     assert "(model_type moe), and code that comes with a model is never run; choose with `system`" in fails(

@@ -233,12 +233,12 @@ def test_what_does_not_fit_is_named(tmp_path):
     w = weights(SMALL)
     few = {name: tensor for name, tensor in w.items() if name != "middle_modules.1.NIN_2.W"}
     for place, tensors, config, message in (
-        ("a", few, SMALL, r"1 key missing \(middle_modules.1.NIN_2.W\); the layout is tauldr"),
+        ("a", few, SMALL, r"1 key missing \(middle_modules.1.NIN_2.W\); the format is tauldr"),
         (
             "b",
             w | {"more.weight": torch.zeros(2)},
             SMALL,
-            r"1 unexpected \(more.weight\); the layout is tauldr, of a U-Net of 8, 16",
+            r"1 unexpected \(more.weight\); the format is tauldr, of a U-Net of 8, 16",
         ),
         (
             "c",

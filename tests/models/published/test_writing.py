@@ -120,9 +120,9 @@ def test_refused(tmp_path):
     assert fails(made("mdlm", dataclasses.replace(NET, conv=3)), out, "mdlm").startswith(
         "this network has short convolutions (`net.conv`), which no published format has"
     )
-    assert fails(made("ar"), out, "ar").startswith("the layout ar needs a begin token")
+    assert fails(made("ar"), out, "ar").startswith("the format ar needs a begin token")
     assert fails(made("sedd"), out, "mdlm") == (
-        "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
+        "the format mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
     )
     assert "time-conditioned" in fails(made("mdlm", time=True), out, "radd")
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
@@ -160,11 +160,11 @@ def test_import_and_export(golden_folder, tmp_path, monkeypatch, capsys):
     hub.of(golden_folder, tmp_path / "hub", "mdlm")
     assert cli.main(["import", "hub", "--out", "mine"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("mdlm from layout mdlm, 0.15M parameters, 2 layers, length 24, tokenizer integers\n")
+    assert said.out.startswith("mdlm from format mdlm, 0.15M parameters, 2 layers, length 24, tokenizer integers\n")
     assert "zellige sample mine --watch" in said.err
     assert zellige.load("mine").config.net.constant
     assert cli.main(["export", "mine", "--out", "back"]) == 0
-    assert "mdlm in layout mdlm, as it came" in capsys.readouterr().out
+    assert "mdlm in format mdlm, as it came" in capsys.readouterr().out
     assert json.loads((tmp_path / "back/config.json").read_text()) == json.loads(
         (tmp_path / "hub/config.json").read_text()
     )

@@ -307,7 +307,7 @@ def _layout(
         return Description(Net(n.layers, n.hidden, n.heads, n.length, dropout=n.dropout), n.rows, tokenizer=UNCASED)
 
     def write(description: Description) -> dict[str, Any]:
-        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
+        raise InputError(f"the format {name} is for the networks that were published in it; choose another with `to`")
 
     def build(config: Mapping[str, Any], description: Description) -> Bert:
         length = description.net.length

@@ -47,7 +47,7 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     number = model.method.parameter_count
     average_note = ", averaged (EMA) weights" if published_entries["weights"] == "ema" else ""
     terminal.result(
-        f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, "
+        f"{model.config.method} from format {published_entries['layout']}, {parameters(number)}, "
         f"{counted(net.layers, 'layer')}, length {count(net.length)}, tokenizer {tokenizer.name}{average_note}"
     )
     terminal.result(f"  written   {path(folder)}")
@@ -65,7 +65,7 @@ class Export:
 
     model: str = option("a run, a saved folder or a hub id", default="", argument="MODEL")
     to: str | None = option(
-        f"layout to write: {', '.join(LAYOUTS)}, or {HUB} for Zellige's own with a model card; default: the layout in "
+        f"format to write: {', '.join(LAYOUTS)}, or {HUB} for Zellige's own with a model card; default: the format in "
         f"which the model was published, of a model that was trained here {HUB}",
         default=None,
     )
@@ -78,7 +78,7 @@ class Export:
 
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
-    about = "Save a model in a layout that the published code can read."
+    about = "Save a model in a format that the published code can read."
     arguments = options.parse(Export, words, "export", terminal, about=about)
     if not arguments.model or not arguments.out:
         raise InputError(
@@ -94,7 +94,7 @@ def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
         folder = model.export(arguments.out, arguments.to)
     came = model.about.get("published", {}).get("layout") == layout
     rounded = ", int8" if model.method.precision == "int8" else ""
-    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}{rounded}")
+    terminal.result(f"{model.config.method} in format {layout}{', as it came' if came else ''}{rounded}")
     terminal.result(f"  written   {path(folder)}")
     result = {"folder": str(folder), "layout": layout}
     write_json(terminal, "export", dataclasses.asdict(arguments), result, began)

@@ -160,7 +160,7 @@ def unmodulated(network: DiT) -> dict[str, Tensor]:
     For a network without time and class inputs.
     """
     if network.classes is not None:
-        raise InputError("this network is class-conditional, for which the layout radd has no word; use `to` udlm")
+        raise InputError("this network is class-conditional, for which the format radd has no word; use `to` udlm")
     state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
     condition = None if network.time is None else network.conditioning(torch.zeros(1, 1, dtype=torch.long), None)
 

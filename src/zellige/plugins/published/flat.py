@@ -164,7 +164,7 @@ def _write_sedd_noeos(description: Description) -> dict[str, Any]:
         description.options.get("process", "absorbing") != "absorbing"
         or description.options.get("scale_by_sigma") is False
     ):
-        raise InputError("the layout sedd-noeos is for absorbing noise, scaled by sigma; use `to` sedd")
+        raise InputError("the format sedd-noeos is for absorbing noise, scaled by sigma; use `to` sedd")
     return _flat(description, "sedd", time_conditioning=True)
 
 
@@ -181,7 +181,7 @@ def _write_udlm(description: Description) -> dict[str, Any]:
 
 def _write_duo(description: Description) -> dict[str, Any]:
     if description.net.classes or not description.options.get("time", True):
-        raise InputError("the layout duo is time-conditioned and has no classes; use `to` udlm")
+        raise InputError("the format duo is time-conditioned and has no classes; use `to` udlm")
     return _flat(description, "DUO", causal=False, var_min=True)
 
 

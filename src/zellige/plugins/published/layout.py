@@ -22,7 +22,7 @@ class Choices:
     """Choices of the reader of a published model; None is what its config says, or the usual value for its layout."""
 
     system: str | None = option(
-        "layout of the file (default: from its config.json); sedd, radd, mdlm and others", default=None
+        "format of the file (default: from its config.json); sedd, radd, mdlm and others", default=None
     )
     length: int | None = option("tokens per sequence", default=None)
     tokenizer: str | None = option(

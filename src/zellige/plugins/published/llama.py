@@ -185,7 +185,7 @@ def llama_layout(
         )
 
     def write(description: Description) -> dict[str, Any]:
-        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
+        raise InputError(f"the format {name} is for the networks that were published in it; choose another with `to`")
 
     def words(folder: Path, description: Description) -> Tokens:
         return fitting(tokenizer(folder, description.mask or 0), description.rows)

@@ -137,7 +137,7 @@ def layout_of_family(
         return Description(Net(n.layers, n.hidden, n.heads, n.length), n.rows, options, tokenizer="", mask=token)
 
     def write(description: Description) -> dict[str, Any]:
-        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
+        raise InputError(f"the format {name} is for the networks that were published in it; choose another with `to`")
 
     def words(folder: Path, description: Description) -> Tokens:
         vocabulary = family.tokenizer(folder)

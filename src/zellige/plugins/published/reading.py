@@ -162,7 +162,7 @@ def _knowing(config: Mapping[str, Any] | None, file: Path) -> Layout:
     if isinstance(kind, str) and kind in UNREAD:
         raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
     raise InputError(
-        f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
+        f"no format is known for the config.json beside '{shown(file)}' (model_type {kind})"
         f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "
         f"choose with `system`: {', '.join(LAYOUTS)}"
     )
@@ -172,7 +172,7 @@ def _refuse_pickle(file: Path, layout: Layout) -> None:
     """InputError where weights of a layout that has only safetensors are a pickle."""
     if ".safetensors" not in file.suffixes:
         raise InputError(
-            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it "
+            f"'{shown(file)}' is a pickle, and a model of format {layout.name} is read from safetensors only; save it "
             "again with transformers' save_pretrained, which writes model.safetensors"
         )
 
@@ -202,7 +202,7 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
     """Description from the config, or from the tensors; a choice outranks them."""
     if config is None:
         if layout.build is not None:
-            raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
+            raise InputError(f"a model of format {layout.name} needs its config.json; copy it beside the weights")
         usual = layout.usual
         description = ddit.bare(layout, shapes, chosen) if usual is None else layout.read(usual, shapes)
     else:
@@ -274,7 +274,7 @@ def _take(
         by_name = tensors
     by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
     sizes = str(description.net) if description.net.is_unet else f"{description.net.layers} layers"
-    what = f"the layout is {layout.name}, of {sizes}"
+    what = f"the format is {layout.name}, of {sizes}"
     by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
     for name in layout.tables:
         if name in by_name and name in names_of_layout:

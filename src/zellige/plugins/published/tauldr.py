@@ -101,7 +101,7 @@ def _counts(value: object) -> bool:
 
 
 def _write(description: Description) -> dict[str, Any]:
-    raise InputError("the layout tauldr is only written back, of what came in it; use `to` hub")
+    raise InputError("the format tauldr is only written back, of what came in it; use `to` hub")
 
 
 def _tokenizer(folder: Path, description: Description) -> Levels:
@@ -145,7 +145,7 @@ def to_ours(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
 
     def take(name: str) -> Tensor:
         if name not in left:
-            raise InputError(f"checkpoint does not fit: 1 key missing ({name}); the layout is tauldr")
+            raise InputError(f"checkpoint does not fit: 1 key missing ({name}); the format is tauldr")
         return left.pop(name)
 
     for published_name, own_name in _pairs(net):

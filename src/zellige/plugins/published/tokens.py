@@ -31,7 +31,7 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
         and tokens - SIZES.get(description.tokenizer, tokens) not in (0, int(tokens == description.rows))
     ):
         raise InputError(
-            f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout "
+            f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, format "
             f"{layout.name}); give `tokenizer`, e.g. a tokenizer.json"
         )
     if has_tokenizer and (folder / "tokenizer.json").is_file():
@@ -44,7 +44,7 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
     if isinstance(tokenizer, Tokens) and tokens == description.rows and (has_tokenizer or spare == 1) and spare > 0:
         return Tokens(tokenizer.inner, tokenizer.name, tokens)
     raise InputError(
-        f"the model is for {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}) and the tokenizer "
+        f"the model is for {tokens:,} tokens ({description.rows:,} rows, format {layout.name}) and the tokenizer "
         f"'{tokenizer.name}' has {tokenizer.size:,}; give the one that it was trained with (`tokenizer`)"
     )
 

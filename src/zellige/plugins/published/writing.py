@@ -97,17 +97,17 @@ def state_of(
         time_note = " that is time-conditioned" if config.method in FREE and layout.method in FREE else ""
         hint = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use `to` hub"
         raise InputError(
-            f"the layout {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
+            f"the format {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
         )
     if parts := unpublished(net):
         raise InputError(f"this network has {parts}, which no published format has; use `to` hub, or train one without")
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
-            "the layout ar needs a begin token, and this model has none; train with `begin`, or use `to` hub"
+            "the format ar needs a begin token, and this model has none; train with `begin`, or use `to` hub"
         )
     if options.get("mask") is not None:
-        raise InputError(f"its mask is one of the tokenizer's tokens; in the layout {layout.name} it comes after them")
+        raise InputError(f"its mask is one of the tokenizer's tokens; in the format {layout.name} it comes after them")
     if options.get("prediction", "mean") != "mean":
-        raise InputError("the layout bd3lm is for `prediction` mean; this one gives a score")
+        raise InputError("the format bd3lm is for `prediction` mean; this one gives a score")
     rows = type(method).states(tokenizer.size, config.options)
     return layout.form(network), Description(net, rows, options)
