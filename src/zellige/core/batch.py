@@ -1,4 +1,4 @@
-"""Batches that data gives to a method, and a likelihood that a method may give back."""
+"""Input of a method (`Batch`), and an estimator of -log p that a method may return (`Estimator`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ def tensor(value: Tensor) -> str:
 
 
 def whole_numbers(name: str, value: object) -> Tensor:
-    """Return tokens of any form as a tensor (*) of whole numbers; InputError for anything else."""
+    """Convert a tensor, array or list of whole numbers to a long tensor (*); InputError for anything else."""
     try:
         tokens = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -31,7 +31,7 @@ def whole_numbers(name: str, value: object) -> Tensor:
 
 
 def usable(device: torch.device | str) -> torch.device:
-    """A device of torch; InputError where there is none of this name, or it is not there."""
+    """Return a device of PyTorch; InputError if it does not exist or cannot be used."""
     try:
         torch_device = torch.device(device)
         torch.empty(0, device=torch_device)
@@ -43,16 +43,16 @@ def usable(device: torch.device | str) -> torch.device:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a network with self-conditioning reads in the place of its first pass.
+    """Estimate of the clean tokens that a network with self-conditioning takes as input, from an earlier evaluation.
 
     Attributes:
-        p: (B, L, K) probabilities, or zeros for none.
+        p: (B, L, K) probabilities; zeros if there is no estimate.
     """
 
     p: Tensor
 
     def take(self, rows: Tensor) -> "Estimate":
-        """Select sequences (N,)."""
+        """Select the estimates of sequences (N,)."""
         return Estimate(self.p[rows])
 
 
@@ -63,12 +63,12 @@ class Batch:
     """Input of a method's loss and bound.
 
     Attributes:
-        tokens: (B, L) long.
-        mask: (B, L) bool, True where a token is noised and counted, False where it is given (padding); None: all True.
-            The mask token is another thing, `process.mask`.
+        tokens: (B, L) whole numbers.
+        mask: (B, L) bool, True where a token is noised and counted, False where it is given or padding; None: all True.
+            It is not the mask token, which is `process.mask`.
         segments: (B, L) long, the packed document that each position belongs to; None: one document.
         condition: (B,) long, the class of each sequence (a value of the latent, for `Net.latents`); None: no class.
-        spare: () a uniform for the draw that `positions` rarely makes in a compiled step; None in any other step.
+        spare: () a uniform random number for `positions` in a compiled step; None in any other step.
     """
 
     tokens: Tensor
@@ -90,11 +90,11 @@ class Batch:
 
     @property
     def counted(self) -> Tensor:
-        """(B, L) bool, the positions that are noised and counted."""
+        """Positions that are noised and counted, (B, L) bool: `mask`, or all."""
         return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Move the batch to another device, without waiting if it is in pinned memory."""
+        """Move the batch to another device; from pinned memory the copy is asynchronous."""
         device = usable(device)
         return self._each(lambda field: field.to(device, non_blocking=True))
 
@@ -119,10 +119,10 @@ class Estimator:
     """An estimator of -log p other than the bound.
 
     Attributes:
-        draw: (batch, generator) -> one sample (B,) in nats.
-        about: description for the protocol: "one token at a time, left to right".
-        exact: whether it is -log p itself, without sampling; else a sample whose expectation is a bound.
-        strata: the quantity over which samples are stratified; None if they are independent.
+        draw: (batch, generator) -> one value (B,) in nats.
+        about: description for the protocol, such as "one token at a time, left to right".
+        exact: True if the value is -log p itself; False if it is random, and its expectation is an upper bound.
+        strata: the quantity over which the values are stratified; None if they are independent.
     """
 
     draw: Callable[[Batch, Randomness], Tensor]
@@ -135,9 +135,9 @@ class Estimator:
 
 
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group the indices of sequences of equal length, at most `most` in a group, longest first.
+    """Group the indices of sequences of equal length, at most `most` per group, longest first.
 
-    Sequences of different lengths can so be batched without padding.
+    So sequences of different lengths are batched without padding.
 
     >>> list(by_length([3, 5, 3, 3], 2))
     [[1], [0, 2], [3]]

@@ -1,28 +1,28 @@
-"""Positions grouped by sequence, so that the tables of many sequences take part in one batched product."""
+"""Groups of sequences with their positions, so that one batched product takes the tables of many sequences."""
 
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-PART, PART_GPU = 1 << 17, 1 << 24  # numbers in one array (m, n, K), unless a single row has more: 128 MiB in float64
+PART, PART_GPU = 1 << 17, 1 << 24  # numbers in an array (m, n, K) of several sequences; 2^24: 128 MiB
 
 
 def part(device: torch.device) -> int:
-    """Return how many numbers one array may hold: few on a CPU, where they stay in its cache."""
+    """Return the largest size of one array, in numbers; on a CPU it fits into the cache."""
     return PART if device.type == "cpu" else PART_GPU
 
 
 def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield the indices of some sequences of one kind, m of them, and of their positions (m, n), until all have come.
+    """Yield groups of sequences of one kind: the indices of m sequences, and those of their positions, (m, n).
 
-    A sequence with fewer than n positions is padded with the index N: read with `clamp_max(N - 1)` and write to N + 1
-    entries. (m, n, K) has at most `part` numbers, so the number of yields depends on N K and on the kinds, not on the
-    batch size.
+    Every sequence comes once. One with fewer than n positions is padded with the index N: read with `clamp_max(N - 1)`
+    and write to N + 1 entries. An array (m, n, K) has at most `part` numbers, so the number of groups depends on N K
+    and on the kinds, not on the batch size.
 
     Args:
-        row: the sequence of each position (N,), in order.
-        kinds: of each sequence of the batch; sequences of different kinds are never grouped.
+        row: (N,) the sequence of each position, in rising order.
+        kinds: the kind of each sequence of the batch; a group has one kind.
     """
     ends, limit = 0, part(row.device)
     spans: dict[object, list[tuple[int, int, int]]] = {}

@@ -1,7 +1,7 @@
-"""Counter-based random numbers: functions of a seed and a counter, equal on every device and in a batch of any size.
+"""Counter-based random numbers: functions of a seed and a counter, equal on every device and for any batch size.
 
-The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): each word is a
-function of a key and a counter, so that there is no state.
+The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Each word is a
+function of a key and a counter; there is no state.
 """
 
 import copy
@@ -25,8 +25,12 @@ W = TypeVar("W", int, Tensor)
 
 
 def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
-    """Four words of 32 random bits for each counter. Counter: words (*) int64 in [0, 2^32) that broadcast; key: two
-    such words."""
+    """Four words of 32 random bits for each counter, (*) int64 each.
+
+    Args:
+        counter: four words (*) int64 in [0, 2^32) that broadcast.
+        key: two such words.
+    """
     words = (*counter, *key)
     if all(type(word) is Tensor and at_hand(word) for word in words):
         a, b, c, d = torch.from_numpy(_counted(words).astype(np.int64))
@@ -45,8 +49,10 @@ def uniforms(counter: Words, key: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
-    """The four words (4, *) uint64 of CPU tensors. NumPy takes a fifth of PyTorch's time for small arrays, and Python
-    10 us for a single counter."""
+    """`philox` of CPU tensors, (4, *) uint64.
+
+    By NumPy, which takes a fifth of PyTorch's time for small arrays, or by Python, which takes 10 us per counter.
+    """
     grid = np.broadcast(*(word.numpy() for word in words))
     if grid.size <= FEW:
         results = [_rounds(a, b, c, d, k, l, _whole) for a, b, c, d, k, l in (map(int, word) for word in grid)]
@@ -57,8 +63,10 @@ def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
 def _rounds_of_arrays(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, k: np.ndarray, l: np.ndarray
 ) -> np.ndarray:
-    """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at
-    hand."""
+    """Ten rounds of Philox on arrays that broadcast, (4, *) uint64.
+
+    Both products of a round are one operation, into memory that is allocated once.
+    """
     shape = np.broadcast_shapes(*(np.shape(word) for word in (a, b, c, d, k, l)))
     axes = (1,) * len(shape)
     x, y, low = (np.empty((2, *shape), np.uint64) for _ in range(3))  # (a, c), (b, d)
@@ -77,8 +85,7 @@ def _rounds_of_arrays(
 
 
 def _rounds(a: W, b: W, c: W, d: W, k: W, l: W, product: Callable[[W, int], tuple[W, W]]) -> tuple[W, W, W, W]:
-    """The ten rounds on words of any type. `product` multiplies a word by a number and returns the high and the low
-    word."""
+    """Ten rounds of Philox on words of any type; `product` multiplies two words into a high and a low word."""
     for _ in range(10):
         (high, low), (up, down) = product(a, _MULTIPLIERS[0]), product(c, _MULTIPLIERS[1])
         a, b, c, d = up ^ b ^ k, down, high ^ d ^ l, low
@@ -91,28 +98,30 @@ def _whole(x: int, number: int) -> tuple[int, int]:
 
 
 def _wrapped(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Modulo 2^64, whose sign does not matter."""
+    """High and low word of the product in int64, which wraps modulo 2^64."""
     whole = x * number
     return whole >> 32 & WORD, whole & WORD
 
 
 def _by_halves(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The same without a sum above 2^63: overflow of signed integers is undefined in compiled code."""
+    """As `_wrapped`, without overflow, which is undefined for signed integers in compiled code."""
     low = (x & 0xFFFF) * number
     high = (x >> 16) * number + (low >> 16)
     return high >> 16, (high & 0xFFFF) << 16 | low & 0xFFFF
 
 
 class Counter:
-    """Random numbers as a function of (seed, step, example, position). They are equal on every device and for any split
-    of a step.
+    """Random numbers of a training step, a function of (seed, step, example, call, position).
 
-    Each call gives new numbers; the n-th call of one part corresponds to the n-th of every other. Part p of n has the
-    examples p, p + n, p + 2n, ...
+    They are equal on every device and for any split of a step into parts: part p of n has the examples p, p + n,
+    p + 2n, ... Each call gives new numbers, and every part must make the same calls in the same order.
 
     Args:
-        seed: of 63 bits.
-        step, part: below 2^32; tensors () for a compiled step, which would otherwise be compiled for each value.
+        seed: 63 bits.
+        step: the number of the step, below 2^32. A tensor () for a compiled step; a number would compile it again each
+            time.
+        part: the number of the part, in the same form as `step`.
+        parts: the number of parts.
     """
 
     def __init__(self, seed: int, step: int | Tensor = 0, part: int | Tensor = 0, parts: int = 1):
@@ -135,53 +144,53 @@ class Counter:
         return self._draw(position[None], rows[:, None]).reshape(tuple(shape))
 
     def spare(self, device: torch.device) -> Tensor:
-        """A uniform () of this part that no other draw uses or changes."""
+        """A uniform () of this part, from a stream of its own: other numbers do not change."""
         row = torch.full((), self.part, dtype=torch.long, device=device) if isinstance(self.part, int) else self.part
         zero = torch.zeros((), dtype=torch.long, device=device)
         return self._draw(zero, row, call=0)
 
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
-        """Strata over the examples of all parts; see `random.stratified`."""
+        """Uniforms (n,) of this part, stratified over the examples of all parts; see `random.stratified`."""
         row = self.part + self.parts * torch.arange(n, device=device, dtype=torch.float64)
         return (self.shared(device) + row / (self.parts * n)) % 1.0
 
     def shared(self, device: torch.device | None) -> Tensor:
         """A uniform (1,) that all parts share."""
-        whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
+        whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # no example has this number
         return self._draw(torch.zeros_like(whole), whole)
 
 
 class Independent(Counter):
-    """As `Counter`, with times that are independent instead of spread evenly over the examples."""
+    """As `Counter`, with independent instead of stratified times."""
 
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
         return self.uniform((n,), device)
 
 
 class Streams:
-    """Random numbers of B sequences, each with its own stream: a function of (its seed, its number of draws, position).
+    """Random numbers of B sequences, a function of (seed of the sequence, its number of calls, position).
 
-    A sequence's numbers depend on its seed alone, not on the batch or the device. Each call gives new numbers; a
-    uniform has 53 bits.
+    The numbers of a sequence do not depend on the batch or the device. Each call gives new numbers; a uniform has 53
+    bits.
 
     Args:
-        seeds: of 63 bits, one for each sequence.
-        device: of the numbers.
+        seeds: 63 bits for each sequence.
+        device: the device of the numbers.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
         words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
         self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
         self.rows: Tensor | None = None  # all of them
-        self.uses: Tensor | int = 1  # draws of each that a call uses up
+        self.uses: Tensor | int = 1  # by how much a call raises the counter of each
 
     def __len__(self) -> int:
         return len(self.calls if self.rows is None else self.rows)
 
     def of(self, rows: Tensor, at: Tensor | None = None) -> "Streams":
-        """The streams of these sequences (N,). They share their counters with this object.
+        """Select the streams of these sequences (N,), which share their counters with this object.
 
-        Where `at` (N,) is False what is drawn is for nothing, and no draw is used up.
+        Where `at` (N,) is False, calls of the result do not count: the caller does not use their numbers.
         """
         subset = copy.copy(self)
         uses = self.uses[rows] if isinstance(self.uses, Tensor) else self.uses
@@ -190,11 +199,11 @@ class Streams:
         return subset
 
     def count(self) -> None:
-        """Skip one draw of each sequence."""
+        """Count one call of each sequence without drawing numbers."""
         self.calls[slice(None) if self.rows is None else self.rows] += self.uses
 
     def draw(self, row: Tensor, position: Tensor) -> Tensor:
-        """The next uniforms at these sequences and positions, which broadcast. Every sequence uses up one draw."""
+        """Next uniforms at `row` and `position`, which broadcast. It counts as one call of every sequence."""
         self.count()
         row, zero = row if self.rows is None else self.rows[row], torch.zeros((), dtype=torch.long, device=row.device)
         return uniforms((position, self.calls[row], zero, zero), (self.key[0][row], self.key[1][row]))

@@ -1,7 +1,7 @@
-"""The schedules of the papers, each a curve of alpha or of the total noise sigma, and SCHEDULES, their names.
+"""Noise schedules of the papers, each a curve of alpha or of the total noise sigma, and SCHEDULES, their names.
 
-Each is a few lines: the curve on [0, 1], its slope and its inverse. What all schedules share, above all the ends, is in
-`schedule`.
+A class defines the curve on [0, 1], its slope and its inverse. `schedule` has everything else, such as what happens
+beyond both ends. In the formulas eps is `alpha_1`, alpha at t = 1.
 """
 
 import math
@@ -17,7 +17,7 @@ from .schedule import CLEAN, Schedule, as_time, joined
 
 
 class Linear(Schedule):
-    """alpha = 1 - (1 - eps) t with eps = alpha_1: `loglinear` of SEDD, RADD and MDLM; with both eps MD4's `linear`."""
+    """alpha = 1 - (1 - eps) t: `loglinear` of SEDD, RADD and MDLM; with alpha_0 = 1 - eps, too, MD4's `linear`."""
 
     def _shape(self, t):
         return (1 - t)[..., None]  # MD4 table 4; SEDD section 5.1
@@ -34,7 +34,7 @@ class Linear(Schedule):
 
 
 class Cosine(Schedule):
-    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 4): alpha'(0) = 0 is not where masking starts, t = 1 is."""
+    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 4) for eps = 0. It is flat at t = 1, and steepest at t = 0."""
 
     def _shape(self, t):
         return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]  # MD4 table 4
@@ -53,7 +53,7 @@ class Cosine(Schedule):
 
 
 class CosinePower(Schedule):
-    """alpha = cos(pi/2 t)^power: `cosine` (power 1) and `cosinesqr` (power 2) of MDLM's code."""
+    """alpha = cos(pi/2 t)^power for eps = 0: `cosine` (power 1) and `cosinesqr` (power 2) of MDLM's code."""
 
     def __init__(self, power: float = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0):
         super().__init__(alpha_1, alpha_0)
@@ -97,15 +97,13 @@ class Logarithmic(Schedule):
 class Polynomial(Schedule):
     """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
-    A token with a larger w is kept longer: near the clean end t^w is small. In generation, from the noisy end, it
-    appears earlier.
+    A token with a larger w is noised later, since tau^w is smaller. In generation, from t = 1 to 0, it appears earlier.
 
     Args:
         w: the exponent, a positive number; or a tensor (K,), one for each state.
+        alpha_0: alpha at tau = 0, which is t = 0 if `begin` is 0.
         learnable: make w a parameter (through softplus, so it stays positive).
-        alpha_0: alpha where the curve begins, at t = 0 if `begin` is 0.
-        begin: position of t = 0 on the curve (GenMD4's t_1):
-            alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
+        begin: tau at t = 0 (GenMD4's t_1): alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are noised at t = 0.
     """
 
     fixed: Tensor
@@ -145,11 +143,11 @@ class Polynomial(Schedule):
         return self.alpha_0 == 1.0 and self.begin == 0.0, self.alpha_1 == 0.0
 
     def tau(self, t: Tensor) -> Tensor:
-        """Position on the curve of t in [0, 1]."""
+        """Position tau on the curve, of t in [0, 1]."""
         return self.begin + (1 - self.begin) * t
 
     def time(self, tau: Tensor) -> Tensor:
-        """Time t in [0, 1] of tau <= 1 on the curve; 0 before the curve begins."""
+        """Time t in [0, 1] of a position tau <= 1; 0 if tau is below `begin`."""
         return ((tau - self.begin) / (1 - self.begin)).clamp_min(0.0)
 
     def _shape(self, t):
@@ -167,7 +165,7 @@ class Polynomial(Schedule):
         if len(self.w) == 1:
             return super().alpha_of(x, t)
         t = as_time(t).expand(x.shape)
-        inside = (t >= 0) & (t <= 1)  # only the exponents of x, so that nothing is (*, K)
+        inside = (t >= 0) & (t <= 1)  # only the exponents of x: no tensor is (*, K)
         loss = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
         end, _ = self._end(torch.where(inside, CLEAN, t), x)
         return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * loss, end.to(loss))
@@ -185,14 +183,14 @@ class Square(Polynomial):
 
 
 class SquareRoot(Polynomial):
-    """alpha = 1 - (1 - eps) sqrt(t): `square_root` of BD3-LM's code (its table 8); most is masked early."""
+    """alpha = 1 - (1 - eps) sqrt(t): `square_root` of BD3-LM's code (its table 8): most tokens are noised early."""
 
     def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
         super().__init__(0.5, alpha_1, alpha_0)
 
 
 class _OfSigma(Schedule):
-    """A schedule given by its total noise sigma, alpha = exp(-sigma)."""
+    """Schedule given by its total noise sigma, with alpha = exp(-sigma)."""
 
     def __init__(self, sigma_min: float, sigma_max: float):
         if not 0.0 <= sigma_min < sigma_max < math.inf:
@@ -227,7 +225,7 @@ class _OfSigma(Schedule):
 
 
 class Geometric(_OfSigma):
-    """sigma = sigma_min^(1 - t) sigma_max^t (SEDD, section 5.1). It starts below alpha = 1."""
+    """sigma = sigma_min^(1 - t) sigma_max^t (SEDD, section 5.1); alpha(0) is below 1."""
 
     def __init__(self, sigma_min: float = 1e-4, sigma_max: float = 20.0):
         if not sigma_min > 0.0:
@@ -246,7 +244,7 @@ class Geometric(_OfSigma):
 
 
 class LinearSigma(_OfSigma):
-    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code, whose configuration has 1e-3 and 7."""
+    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code, which is configured with 1e-3 and 7."""
 
     def __init__(self, sigma_min: float = 0.0, sigma_max: float = 10.0):
         super().__init__(sigma_min, sigma_max)
@@ -263,10 +261,9 @@ class LinearSigma(_OfSigma):
 
 
 class Exponential(_OfSigma):
-    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section
-    4.1).
+    """sigma = base (growth^tau - 1), beta = base log(growth) growth^t for begin = 0: tauLDR's schedule.
 
-    `begin` is the position of t = 0 on the curve, as in `Polynomial`: t means begin + (1 - begin) t.
+    As in `Polynomial`, tau = begin + (1 - begin) t. Source: arXiv 2205.14987, section 4.1.
     """
 
     def __init__(self, base: float = 3.0, growth: float = 100.0, begin: float = 0.0):
@@ -310,7 +307,7 @@ SCHEDULES |= {
 }
 
 
-EXPONENTS = {"polynomial": "w", "cosine-power": "power"}  # of which schedules it is an option, and their name for it
+EXPONENTS = {"polynomial": "w", "cosine-power": "power"}  # the argument that `exponent` sets
 
 
 def named(
@@ -320,11 +317,15 @@ def named(
     alpha_1: float | None = None,
     exponent: float | None = None,
 ) -> Schedule:
-    """Return a schedule by its name in SCHEDULES, with its ends: of sigma for a schedule of sigma, else alpha at t = 1.
+    """Return a schedule by its name in SCHEDULES.
+
+    Args:
+        sigma_min, sigma_max: sigma at t = 0 and t = 1, for geometric and linear-sigma only.
+        alpha_1: alpha at t = 1, for all other schedules, in [0, 1).
+        exponent: w of polynomial, or the power of cosine-power, above 0.
 
     Raises:
-        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1);
-            an exponent of a schedule that has none, or one that is not above 0.
+        InputError: the schedule has no such argument, a value is out of range, or sigma does not increase.
     """
     kind, power = SCHEDULES[name], EXPONENTS.get(name, "")
     ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
@@ -352,7 +353,7 @@ def named(
 # ---------------------------------------------------------------------------------- as options of a method
 @declared
 class ScheduleChoice:
-    """The fields of a method's Config that choose its schedule."""
+    """Fields of a method's Config that choose its schedule."""
 
     schedule: str = option(
         "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, "
@@ -382,6 +383,6 @@ class ScheduleChoice:
 
 
 def schedule_of(config: Any) -> Schedule:
-    """Return the schedule that a Config chooses: a ScheduleChoice, or one with fields of these names."""
-    exponent = getattr(config, "exponent", None)  # sedd has no schedule with one
+    """Return the schedule that a Config chooses: a `ScheduleChoice`, or a class with the same fields."""
+    exponent = getattr(config, "exponent", None)  # the schedules of sedd have none
     return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1, exponent)

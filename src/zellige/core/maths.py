@@ -1,4 +1,4 @@
-"""Pure functions of probabilities: logarithms that are safe at zero, divergences, binomial tails."""
+"""Functions of probabilities: logarithms that are safe at zero, divergences, binomial tails, normalisation."""
 
 from collections.abc import Sequence
 
@@ -8,22 +8,22 @@ from torch import Tensor
 
 # ---------------------------------------------------------------------------------------------- logarithms at zero
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
-    """x log y with 0 log 0 = 0, in its gradients too (`torch.special.xlogy(p, p)` has nan there)."""
+    """x log y, 0 where x = 0, with finite gradients there (those of `torch.special.xlogy(p, p)` are nan)."""
     positive = x > 0
     return torch.where(positive, x * torch.where(positive, y, 1.0).log(), 0.0)
 
 
 def kl(p: Tensor, q: Tensor) -> Tensor:
-    """KL(p || q) in nats over the last axis, (*, K), (*, K) -> (*). Infinite where q = 0 < p."""
+    """KL(p || q) over the last axis, (*, K), (*, K) -> (*) nats; infinite where q = 0 < p."""
     return (xlogy(p, p) - xlogy(p, q)).sum(-1)
 
 
 def log(p: Tensor) -> Tensor:
-    """log p where it is above the smallest number of float32, else that of this number, without a gradient."""
+    """log p, with p clamped to the smallest normal float32; the gradient is 0 where it is clamped."""
     return p.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
-# of a student's distribution from a teacher's, (*, K), (*, K) -> (*); finite if the student's rounds to 0
+# between a teacher's and a student's distribution, (*, K), (*, K) -> (*); finite where a probability rounds to 0
 DIVERGENCES = {
     "kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * log(student)).sum(-1),
     "reverse-kl": lambda teacher, student: (xlogy(student, student) - student * log(teacher)).sum(-1),
@@ -33,7 +33,7 @@ DIVERGENCES = {
 
 
 def log1mexp(x: Tensor) -> Tensor:
-    """log(1 - e^-x) for x > 0 without cancellation: e.g. log(1 - alpha) from sigma = -log alpha."""
+    """log(1 - e^-x) for x > 0 without cancellation, e.g. log(1 - alpha) from x = sigma = -log alpha."""
     small = x < 0.6931471805599453
     return torch.where(
         small,
@@ -43,10 +43,10 @@ def log1mexp(x: Tensor) -> Tensor:
 
 
 def score_entropy(u: Tensor, v: Tensor) -> Tensor:
-    """v - u + u log(u / v), elementwise: the Bregman divergence of x log x between ratios u (the truth) and v, nats.
+    """v - u + u log(u / v), elementwise, in nats: the Bregman divergence of x log x; v where u = 0.
 
-    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u (log r where it is
-    small, where log1p would lose it); where u = 0 it is v.
+    u are the true ratios, v the model's. With r = v/u it is computed as u (r - 1 - log1p(r - 1)), which is precise
+    where v is close to u. Where r < 1/2, log r replaces log1p(r - 1), which is not precise there.
     """
     positive = u > 0
     ratio = torch.where(positive, v / torch.where(positive, u, 1.0), 1.0)
@@ -57,7 +57,7 @@ def score_entropy(u: Tensor, v: Tensor) -> Tensor:
 
 
 def binomial_tail(n: Tensor, k: Tensor, p: float, most: int | None = None) -> Tensor:
-    """P(Binomial(n, p) >= k), elementwise for integer tensors n, none above `most`, and k: (*) -> (*) float64."""
+    """P(Binomial(n, p) >= k), elementwise for integer tensors n and k, n at most `most`: (*) -> (*) float64."""
     j = torch.arange((int(n.max()) if most is None else most) + 1, device=n.device)
     log_pmf, beyond = _binomial_log_pmf(n[..., None], j, p), j < k[..., None]
     return log_pmf.exp().masked_fill(beyond | (j > n[..., None]), 0.0).sum(-1)
@@ -82,8 +82,7 @@ def product(factors: Sequence[Tensor], powers: Sequence[float]) -> Tensor:
 
 
 def normalise(weights: Tensor) -> Tensor:
-    """Divide non-negative weights by their sum over the last axis;
-    a row of zeros (an impossible condition) stays zero."""
+    """Divide non-negative weights (*, K) by their sum over the last axis; where all are 0, they stay 0."""
     total = weights.sum(-1, keepdim=True)
     positive = total > 0
     return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)

@@ -1,7 +1,7 @@
 """Processes given by matrices: a generator R in continuous time (tauLDR), or a list of Q_i in discrete time (D3PM).
 
-There is one matrix for each distinct pair of times, never one for each position: a bound at N positions needs N rows of
-it. The matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
+One matrix is computed for each distinct pair of times, not for each position. The matrices of the papers are in
+`methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
 """
 
 import itertools
@@ -18,9 +18,9 @@ from .schedule import CLEAN, Schedule, on_grid
 
 
 class MatrixCache:
-    """Cache of a process's last matrices: at most MANY of them and KEPT bytes, unless one call needs more.
+    """Cache of the latest matrices of a process: at most MANY of them and KEPT bytes, unless one call needs more.
 
-    It is not part of the process's state: a copy or an unpickled process begins with an empty one.
+    It is not part of the state of the process: a copied or unpickled process has an empty cache.
     """
 
     def __init__(self):
@@ -34,7 +34,7 @@ class MatrixCache:
         return MatrixCache, ()
 
     def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the matrices (U, K, K) of distinct keys (U,), computing those that are missing."""
+        """Return the matrices (U, K, K) of distinct keys (U,); `make` computes those that are missing."""
         if self.kind != (kind := (keys.device, keys.dtype)):
             self.kind, self.matrices, self.terms = kind, {}, None
         key_list = keys.tolist()
@@ -50,10 +50,10 @@ class MatrixCache:
 
 
 class Dense(Process):
-    """A process given by matrices, one for each distinct pair of times and never one for each position.
+    """Process given by one matrix for each distinct pair of times.
 
-    A subclass maps a pair of times to the key of its matrix (`_key`), and keys to matrices (`_of`). The last ones stay
-    in `cache`, since a bound needs the same times again and again.
+    A subclass defines `_key`, from a pair of times to the key of its matrix, and `_of`, from keys to matrices. `cache`
+    keeps the latest matrices, since a bound uses the same times again.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Dense(Process):
         self.cache = MatrixCache()
 
     def _key(self, s: Tensor, t: Tensor) -> Tensor:
-        """(*), (*) -> (*) float64: equal where Q_{s,t} is the same matrix."""
+        """Key of Q_{s,t}, (*), (*) -> (*) float64; equal keys mean equal matrices."""
         raise NotImplementedError
 
     def _of(self, keys: Tensor) -> Tensor:
-        """The matrices (U, K, K) of distinct keys (U,)."""
+        """Matrices (U, K, K) of distinct keys (U,)."""
         raise NotImplementedError
 
     def _keys(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -75,12 +75,12 @@ class Dense(Process):
         return self._key(*torch.broadcast_tensors(s, t))
 
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The distinct matrices (U, K, K), and the index (*) of each time's matrix."""
+        """Distinct matrices (U, K, K), and the index (*) of the matrix of each pair of times."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
         return self.cache.of(keys, self._of) if len(keys) else self.prior.new_empty(0, self.K, self.K), where
 
     def _apart(self, v: Tensor, s: Tensor | float, t: Tensor | float, f) -> Tensor:
-        """Apply f(v (n, K), matrix) to the positions of each matrix: (*, K) -> (*, K)."""
+        """Apply f(v (n, K), matrix) to the positions that share a matrix: (*, K) -> (*, K)."""
         Q, where = self._matrices(s, t)
         Q, where = Q.to(torch.promote_types(v.dtype, Q.dtype)), where.expand(v.shape[:-1]).reshape(-1)
         flat = v.reshape(-1, self.K).to(Q)
@@ -115,21 +115,25 @@ class Dense(Process):
         Q, where = self._matrices(CLEAN, t)
         if Q[..., 0].numel() >= x_0.numel():
             return super().divergence(x_0, t)
-        return maths.kl(Q, self.prior)[where, x_0]  # of each state once
+        return maths.kl(Q, self.prior)[where, x_0]  # computed once for each state
 
 
 class CTMC(Dense):
-    """R_t = beta_t R for any generator R (tauLDR, arXiv 2205.14987, section 4.1): Q_{s,t} = exp(R (sigma_t - sigma_s)).
+    """Continuous-time chain R_t = beta_t R with any generator R: Q_{s,t} = exp(R (sigma_t - sigma_s)).
 
-    sigma = -log alpha of the schedule, the time that R itself sees. Every entry of Q is a sum of products of
-    non-negative numbers (uniformisation: exp(R h) = sum_n Poisson(n; r h) (I + R/r)^n, r the largest exit rate, then
-    squaring), so it is never negative and small entries have the relative precision of large ones, which ratios need. A
-    reversible R has an eigenbasis as well, which is cheaper where Q has no small entries: `eigh` of the symmetrised R
-    is taken there.
+    sigma = -log alpha of the schedule. exp(R h) is computed by uniformisation and squaring:
+
+        exp(R h) = sum_n Poisson(n; r h) (I + R/r)^n,   r the largest exit rate
+
+    All terms are 0 or more, so no entry is negative, and small entries have the same relative precision as large ones;
+    ratios need this. For a reversible R, an eigenbasis (`eigh` of the symmetrised R) is cheaper, and is used where Q
+    has no small entries.
+
+    Source: tauLDR (arXiv 2205.14987), section 4.1.
 
     Args:
         R: (K, K) rates from row to column; rows sum to zero.
-        prior: (K,) its stationary distribution, which is that of x at PRIOR.
+        prior: (K,) the stationary distribution of R, and the distribution at PRIOR.
 
     Raises:
         InputError: a negative rate, rows that do not sum to zero, or a prior that is not stationary under R.
@@ -157,11 +161,13 @@ class CTMC(Dense):
             raise InputError("the prior is not stationary: prior R must be 0; give the stationary distribution of R")
         super().__init__(prior.double(), schedule, mask, clean)
         self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
-        self.fastest, self._eigen = size, self._symmetrised()  # no buffers: they stay float64 where the rest is rounded
+        self.fastest, self._eigen = size, self._symmetrised()  # no buffers: they stay float64 if the module is cast
 
     def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Eigenvalues, eigenvectors and square roots of the prior,
-        if prior_i R_ij = prior_j R_ji (detailed balance)."""
+        """Eigenvalues and eigenvectors of the symmetrised R, and square roots of the prior.
+
+        None without detailed balance, prior_i R_ij = prior_j R_ji, or with a prior that is 0 somewhere.
+        """
         flow = self.prior[:, None] * self.R
         if not (self.prior > 0).all() or not torch.allclose(flow, flow.mT, rtol=1e-10, atol=0):
             return None
@@ -186,7 +192,7 @@ class CTMC(Dense):
         return (self.schedule.beta(t).to(R) * R[x_t]).scatter(-1, x_t[..., None], 0.0)
 
     def _key(self, s, t):
-        # the integral of beta, tauLDR section 4.1; from one end of all noise to another it is nothing
+        # the integral of beta, tauLDR section 4.1; 0 between two infinite sigmas
         left = self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
         return torch.where((s == t) | left.isnan(), 0.0, left).to(self.prior)
 
@@ -206,7 +212,7 @@ class CTMC(Dense):
                 basis = self.cache.eigen
             values, vectors, root = (e.to(h.dtype) for e in basis)
             symmetric = (vectors * (h[:, None, None] * values).exp()) @ vectors.mT
-            # eigh leaves an absolute error of about K eps here: keep what is known to nine digits throughout
+            # eigh has an absolute error of about K eps: use it only if all entries are right to nine digits
             todo = symmetric.amin((-2, -1)) < 1e9 * self.K * torch.finfo(h.dtype).eps
             Q = symmetric / root[:, None] * root
         if todo.any():
@@ -214,11 +220,11 @@ class CTMC(Dense):
         return Q / Q.sum(-1, keepdim=True)
 
     def uniformised(self, h: Tensor, terms: Tensor | None = None) -> Tensor:
-        """exp(R h) by a series and squarings; `terms` are those of the series, if known (`series`)."""
+        """exp(R h), (U,) -> (U, K, K), by uniformisation and squaring; `terms`: the result of `series`, if known."""
         jumps = self.fastest * h
-        parts = self.K / 4 if self.K > 12 else 1.0  # so that the farthest state is fewer than 20 jumps of a part away
+        parts = self.K / 4 if self.K > 12 else 1.0  # so that the farthest state is fewer than 20 jumps away
         halvings = (jumps.clamp_min(1.0) * parts).log2().ceil()
-        jumps = (jumps / 2**halvings)[:, None]  # 1 or fewer, so that 1/20! is where the sum may stop
+        jumps = (jumps / 2**halvings)[:, None]  # at most 1, so the sum may stop at 1/20!
         n = torch.arange(21).to(jumps)
         terms = self.series() if terms is None else terms
         Q = torch.tensordot(jumps**n * (-jumps).exp(), terms.to(jumps), 1)
@@ -228,7 +234,7 @@ class CTMC(Dense):
         return Q
 
     def series(self) -> Tensor:
-        """(I + R/r)^n / n!, n = 0..20: (21, K, K); in the cache unless they are large."""
+        """Matrices (I + R/r)^n / n!, n = 0..20: (21, K, K); cached unless they are large."""
         if self.cache.terms is not None:
             return self.cache.terms
         terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self.fastest, 1e-300)
@@ -241,7 +247,7 @@ class CTMC(Dense):
 
 
 class Kernels(Sequence[Tensor]):
-    """Q_1..Q_T, computed on access, several at a time: `kernel` maps strengths (U,) to (U, K, K)."""
+    """Sequence Q_1..Q_T, computed on access: `kernel` maps noise strengths (U,) to matrices (U, K, K)."""
 
     def __init__(self, kernel: Callable[[Tensor], Tensor], strengths: Tensor):
         self.kernel, self.strengths = kernel, strengths.cpu()
@@ -253,16 +259,16 @@ class Kernels(Sequence[Tensor]):
         return self.kernel(self.strengths[i][None])[0]
 
     def of(self, numbers: list[int], device: torch.device) -> Tensor:
-        """Compute some of the matrices on a device."""
+        """Compute the matrices with these indices on a device: (U, K, K)."""
         return self.kernel(self.strengths[numbers].to(device))
 
 
 class Chain(Dense):
-    """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
+    """Chain in discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006).
 
-    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior on all states) t = 1 has the product
-    itself. There is no rate. If the products from 0 are large (64 MiB), every third or fewer is stored, and those
-    between are computed on demand.
+    Q_{s,t} is their product from s to t; they need not commute. Every row of Q_{s,PRIOR} is the prior, while Q_{s,1} is
+    the product itself. There is no rate. If the products from 0 take more than 64 MiB, at most every third is stored,
+    and the others are computed on demand.
 
     Args:
         steps: Q_1..Q_T, (T, K, K), or a sequence that computes them on access.
@@ -303,7 +309,7 @@ class Chain(Dense):
         self.register_buffer("products", products, persistent=False)
 
     def _index(self, t: Tensor) -> Tensor:
-        """i of t = i/T, T + 1 at PRIOR."""
+        """Index i of t = i/T; 0 at CLEAN, T + 1 at PRIOR."""
         inside = ~t.isinf()
         i = on_grid(torch.where(inside, t, 0.0), self.T)
         return torch.where(inside, i, torch.where(t > 0, self.T + 1, 0))
@@ -312,14 +318,14 @@ class Chain(Dense):
         return (self._index(s) * (self.T + 2) + self._index(t)).to(self.prior)
 
     def _of(self, keys):
-        """Start from the last stored product, or from step i itself, and multiply by one more step at a time."""
+        """Start from the last stored product, or from step i itself, and multiply by one step at a time."""
         pairs = [divmod(int(key), self.T + 2) for key in keys.tolist()]
         reached = [j if j > self.T else i or j // self.every * self.every for i, j in pairs]
         Q = self.products[self._at([0 if i or j > self.T else n // self.every for n, (i, j) in zip(reached, pairs)])]
         if at_prior := [u for u, (i, j) in enumerate(pairs) if i < j > self.T]:
             Q[self._at(at_prior)] = self.prior
         while unfinished := [u for u, (_, j) in enumerate(pairs) if reached[u] < j]:
-            new = [u for u in unfinished if reached[u] in (0, pairs[u][0])]  # nothing to multiply yet
+            new = [u for u in unfinished if reached[u] in (0, pairs[u][0])]  # no factor yet
             more = [u for u in unfinished if u not in new]
             if new:
                 Q[self._at(new)] = self._steps([reached[u] for u in new])
@@ -334,7 +340,7 @@ class Chain(Dense):
         return torch.tensor(numbers, dtype=torch.long, device=self.prior.device)
 
     def _steps(self, numbers: list[int]) -> Tensor:
-        """Q_{n + 1} of each n, (U, K, K)."""
+        """Q_{n + 1} for each n, (U, K, K)."""
         steps = self.steps
         if isinstance(steps, Tensor):
             return steps.to(self.prior)[self._at(numbers)]
@@ -343,10 +349,10 @@ class Chain(Dense):
         return torch.stack([steps[n].to(self.prior) for n in numbers])
 
 
-MOST = 4 << 30  # bytes
-THIN = 16  # largest number of steps of a chain for each stored product
+MOST = 4 << 30  # bytes of the matrices of a process
+THIN = 16  # largest number of steps between two stored products of a chain
 KEPT = 64 << 20  # bytes of matrices in a cache
-MANY = 1024  # of them: among more, a look-up costs more than the computation
+MANY = 1024  # matrices in a cache; with more a look-up costs more than the computation
 
 
 def afford(K: int, T: int = 1) -> None:
@@ -365,35 +371,35 @@ def _square(matrix: Tensor, name: str) -> Tensor:
     return matrix
 
 
-OCTAVE = 6  # nodes at h, h 2^(1/6), h 2^(2/6), ...
-NODES = 12  # of a polynomial
-ERROR = 5e-8  # of an entry, in proportion
+OCTAVE = 6  # nodes per octave: h, h 2^(1/6), h 2^(2/6), ...
+NODES = 12  # nodes of a polynomial
+ERROR = 5e-8  # relative error of an entry
 LEAST = 1e-290  # an entry below which a float64 loses digits
 
 
 class LogTable:
-    """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond
-    `high`, float64.
+    """Table of exp(R h) for a reversible R: it interpolates the logarithms of the entries, in float64.
 
-    `CTMC` needs some ten products of K x K for each time; here one polynomial in log h for each entry. An error e of a
-    logarithm is a relative error e of the probability, however small, so ratios keep their digits.
+    The nodes h reach from below `low` to beyond `high`. `CTMC` needs about ten products of K x K for each time, this
+    table one polynomial in log h for each entry. An error e of a logarithm is a relative error e of the probability,
+    however small that is, so ratios keep their digits.
 
-    In u = log h the logarithm of an entry is a line where m jumps lead there, then falls like A e^-u, A e^-u <= 700 (a
-    float64 holds no less than e^-708), and then to that of the prior; its singularities lie about pi/2 off the real
-    line or beyond. Six nodes to an octave, twelve to a polynomial, leave less than `ERROR`.
+    As a function of u = log h, the logarithm of an entry is first a line, whose slope is the number of jumps that lead
+    there, then like -A e^-u, with A e^-u <= 700 (a float64 is at least e^-708), and at last that of the prior. Its
+    singularities are about pi/2 or more away from the real line. With six nodes per octave and twelve per polynomial
+    the error is below `ERROR`.
 
-    For a reversible R prior_i exp(R h)_ij is symmetric, so one triangle of each matrix is stored, (J, K (K + 1)/2).
+    prior_i exp(R h)_ij is symmetric, so one triangle of each of J matrices is stored, (J, K (K + 1)/2).
 
     Attributes:
-        whole: False if there is no table: R is not reversible, or an entry is too small (birth and death on many
-            states).
+        whole: False if there is no table: R is not reversible, or an entry is too small (birth-death on many states).
     """
 
     def __init__(self, process: CTMC, low: float, high: float):
         self.process, K, before = process, process.K, NODES // 2 - 1
         flow, root = process.prior[:, None] * process.R, process.prior.sqrt()
         i, j = torch.triu_indices(K, K, device=flow.device)
-        self.place = torch.empty(K, K, dtype=torch.long, device=flow.device)  # of an entry in its triangle
+        self.place = torch.empty(K, K, dtype=torch.long, device=flow.device)  # index of an entry in its triangle
         self.place[i, j] = self.place[j, i] = torch.arange(len(i), device=flow.device)
         self.tilt = root / root[:, None]  # from the symmetric form to exp(R h)
         self.first = 0.99 * low * 2 ** (-before / OCTAVE)
@@ -407,7 +413,7 @@ class LogTable:
                 Q = process.uniformised(flow.new_tensor([self.first * 2 ** (n / OCTAVE)]), terms)[0]
             else:
                 Q = octave.pop(0)
-                Q = Q @ Q  # an octave on
+                Q = Q @ Q  # one octave further
             octave.append(Q / Q.sum(-1, keepdim=True))
             self.logs[n] = (octave[-1] / self.tilt)[i, j].log()
             if octave[-1].min() < LEAST:
@@ -422,7 +428,7 @@ class LogTable:
         i = i.clamp(0, len(self.logs) - NODES)
         weights = _lagrange(u - i)
         triangle = h.new_zeros(len(h), self.logs.shape[1])
-        for n in range(NODES):  # of all times at once
+        for n in range(NODES):  # for all times at once
             triangle.addcmul_(weights[n][:, None], self.logs[i.long() + n])
         Q = triangle.exp_()[:, self.place].mul_(self.tilt)
         Q.div_(Q.sum(-1, keepdim=True))
@@ -432,7 +438,7 @@ class LogTable:
 
 
 def _lagrange(u: Tensor) -> Tensor:
-    """The weights of the values at 0, 1, .., NODES - 1 in their polynomial's value at u: (U,) -> (NODES, U)."""
+    """Lagrange weights at u of values at 0, 1, .., NODES - 1: (U,) -> (NODES, U)."""
     n = torch.arange(NODES, dtype=u.dtype, device=u.device)
     itself = torch.eye(NODES, dtype=torch.bool, device=u.device)
     factors = (u[:, None, None] - n) / (n[:, None] - n)  # (U, i, j)

@@ -1,11 +1,12 @@
-"""The positions of a batch at which the network's head is evaluated: all that are True or, where shapes are fixed
-(`base.waiting`), a fixed number of them.
+"""Positions of a batch at which the head of the network is evaluated.
 
-A compiled step of training has shapes that do not depend on the noise. `most` is the largest number of positions that
-the noise makes likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability
-1e-9, see `Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The
-uniform for that is `Batch.spare`: it changes no other random number, so dropout is that of the step that is not
-compiled. A sampling step of fixed shape has all positions, or as many as `at_most` knows that there can be.
+They are those where a mask (B, L) is True or, where shapes are fixed (`base.waiting`), a fixed number of them.
+
+A compiled training step has shapes that do not depend on the noise. `most` is the largest number of positions that the
+noise makes likely. If fewer are True, padding of weight 0 fills up. If more are True, n of them (probability 1e-9, see
+`Absorbing._max_positions`), `most` are chosen, all equally likely, with weight n/most: the sum stays unbiased. The
+random number for this choice is `Batch.spare`. It changes no other random number, so dropout is the same as in a step
+that is not compiled. A sampling step of fixed shape has all positions, or as many as `at_most` allows.
 """
 
 from dataclasses import dataclass
@@ -18,15 +19,15 @@ from ..base.waiting import fixed, most_positions
 
 @dataclass(frozen=True)
 class Positions:
-    """N positions of (B, L), in their order.
+    """N positions of (B, L), in order.
 
     Attributes:
         index: (N,) indices in the flattened (B * L,).
-        row: (N,) the sequence of each.
+        row: (N,) the sequence of each position.
         rows: B.
-        share: (N,) weight of each in a sum; None: 1.
-        asked: (N,) bool, False where a position is padding, a repetition of another one; None: no padding.
-        whole: whether these are all positions, where shapes are fixed.
+        share: (N,) the weight of each position in a sum; None: 1.
+        asked: (N,) bool, False for padding, which repeats another position; None: no padding.
+        whole: True if shapes are fixed and these are all positions.
     """
 
     index: Tensor
@@ -37,7 +38,7 @@ class Positions:
     whole: bool = False
 
     def of(self, values: Tensor) -> Tensor:
-        """Select values at these positions: (B, L, *) of all positions, or (B,) or (B, 1, *) of sequences -> (N, *)."""
+        """Select values at these positions, from (B, L, *), or from (B,) or (B, 1, *) per sequence: (N, *)."""
         if values.ndim == 1:
             return values[self.row]
         flat = values.flatten(0, 1)
@@ -46,23 +47,23 @@ class Positions:
         return flat if len(self.index) == len(flat) else flat[self.index]  # all positions, in order
 
     def among(self, at: Tensor, values: Tensor) -> Tensor:
-        """Those of the values (N, *) that stand at `positions(at)`, where `at` (B, L) chooses some of these positions."""
+        """Select from values (N, *) those at `positions(at)`; `at` (B, L) is True only at some of these positions."""
         return values if self.whole else values[at.flatten()[self.index]]
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
-        """Write values (N,) at these positions of x (B, L). Values of a position that occurs twice must be equal."""
+        """Return x (B, L) with values (N,) at these positions. A position that occurs twice needs equal values."""
         if self.asked is not None:
             values = torch.where(self.asked, values, x.flatten()[self.index])
         return x.flatten().scatter(0, self.index, values).view_as(x)
 
     def weights(self, weight: Tensor | None) -> Tensor | None:
-        """Weight (N,) of each position in a sum weighted by (B,) or (B, L); None if all weigh the same."""
+        """Return `share` times `weight` (B,) or (B, L) at these positions: (N,); None if all are 1."""
         if weight is None or self.share is None:
             return self.share if weight is None else self.of(weight)
         return self.share * self.of(weight)
 
     def sum(self, values: Tensor, weighted: bool = False) -> Tensor:
-        """Sum values (N,) over each sequence: (B,). `weighted`: they already include `weights`."""
+        """Sum values (N,) over each sequence: (B,). With `weighted` they already include `weights`."""
         if self.share is not None and not weighted:
             values = torch.where(self.share > 0, self.share * values, 0.0)
         if self.whole:  # PyTorch 2.13 compiles no index_add of these for two threads of a CPU
@@ -71,9 +72,9 @@ class Positions:
 
 
 def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
-    """The positions where `at` (B, L) is True; of fixed shape `most` of them, or all B * L if `most` is None.
+    """Return the positions where `at` (B, L) is True; where shapes are fixed, `most` of them, or all B * L if None.
 
-    spare: () the uniform that selects them if there are more; needed where there may be more than `most`.
+    spare: () a uniform random number that chooses them if more than `most` are True.
     """
     B, L = at.shape
     if not fixed():
@@ -81,16 +82,16 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
         return Positions(index, index // L, B)
     limit = most_positions()
     most = min(number for number in (B * L, most, limit) if number is not None)
-    if most == B * L:  # each is its own padding
+    if most == B * L:  # a position that is False is padding
         index = torch.arange(B * L, device=at.device)
         return Positions(index, index // L, B, at.flatten().double(), at.flatten(), whole=True)
     flat, within = at.flatten(), at.cumsum(1)
     ends = within[:, -1:].cumsum(0)  # (B, 1). Not flat.cumsum(0): PyTorch 2.11 compiles no long scan for a GPU here
-    n, rank = ends[-1, 0], (ends - within[:, -1:] + within).flatten() - 1  # of a position among them
+    n, rank = ends[-1, 0], (ends - within[:, -1:] + within).flatten() - 1  # rank among the True ones
     share = (torch.arange(most, device=at.device) < n).double()
     if limit is None:
         assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"
-        offset = (spare * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+        offset = (spare * n).long().clamp_max((n - 1).clamp_min(0))  # used only if there are too many
         rank = (rank + torch.where(n > most, offset, 0)) % n.clamp_min(1)
         share = torch.where(n > most, n / most, 1.0) * share
     position = torch.where(flat & (rank < most), rank, most)

@@ -1,17 +1,18 @@
 """Predictions: the output of a network in the one form that bounds and samplers need.
 
-For a noisy x_t, at each position and for every s <= t,
+It is the ratio, for a noisy x_t, at each position and for every s <= t:
 
     ratio(s)[y] = P(x_s = y, the other positions as in x_t) / P(x_t)          (*, K)
 
-A parameterization obtains it from a network's output. Everything else follows:
+A parameterization (`Mean`, `LeaveOneOut`, `Score`, ...) computes it from the output of a network. Everything else
+follows:
 
     reverse kernel     p(x_s | x_t)          = q(x_t | x_s) ratio(s)[x_s]
     concrete score     p_t(y) / p_t(x_t)     = ratio(t)[y]
     reverse rate       Rhat(x_t, y)          = R_t(y, x_t) ratio(t)[y],   y != x_t
     clean posterior    p(x_0 | x_t)          = reverse kernel at s = CLEAN
 
-All shapes (*): (B, L) for every position, (N,) for N chosen ones; times broadcast to (*).
+Shapes (*): (B, L) for all positions, (N,) for N of them; times broadcast to (*).
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from .schedule import CLEAN, as_time
 
 @runtime_checkable
 class Prediction(Protocol):
-    """p_s / p_t(x_t) for every s <= t at each position."""
+    """Prediction at noisy states x_t (*) and times t; `ratio(s)` is that of the module, (*, K)."""
 
     @property
     def process(self) -> Process: ...
@@ -43,10 +44,10 @@ class Prediction(Protocol):
 
 @dataclass(frozen=True)
 class Mean:
-    """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
+    """Clean posterior mu = p(x_0 | x_t), (*, K), as in tauLDR, MDLM, MD4, RADD and BD3-LM.
 
-    mu is a distribution on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth`
-    make it so, for every process.
+    ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}. mu must be 0 unless x_0 is a clean state with q(x_t | x_0) > 0;
+    `restricted`, `subs` and `truth` ensure this.
     """
 
     process: Process
@@ -63,9 +64,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """mu = p(x_0 | the other positions of x_t), D3PM's eq. 4 and UDLM/Duo: ratio(s) = mu Q_{0,s} / (mu Q_{0,t})[x_t].
+    """mu = p(x_0 | the other positions of x_t), (*, K), as in D3PM (eq. 4), UDLM and Duo.
 
-    Equal to `Mean` where q(x_t | x_0) is the same for all x_0: at a mask of a schedule with one alpha.
+    ratio(s) = mu Q_{0,s} / (mu Q_{0,t})[x_t]. It equals `Mean` where q(x_t | x_0) is the same for all x_0, such as at a
+    mask if the schedule has one alpha for all states.
     """
 
     process: Process
@@ -83,23 +85,23 @@ class LeaveOneOut:
 
 @dataclass(frozen=True)
 class Substituted(LeaveOneOut):
-    """mu in the place of x_0 in q(x_s | x_t, x_0), and the last step a draw from mu itself: MDLM without SUBS.
+    """mu (*, K) in place of x_0 in q(x_s | x_t, x_0), as in MDLM without SUBS.
 
-    As `LeaveOneOut` except at s = CLEAN, where p(x_0 | x_t) = mu, restricted to tokens and normalised. So mu may have
-    probability on the mask, and on tokens other than a visible x_t; the last step redraws those.
+    The same as `LeaveOneOut`, except at s = CLEAN: there p(x_0 | x_t) is mu itself, restricted to tokens and
+    normalised. So mu may have probability on the mask, and the last step may change a visible token.
     """
 
 
 @dataclass(frozen=True)
 class Score:
-    """v = p_t(.) / p_t(x_t), the concrete score, what SEDD predicts: ratio(s) = v Q_{s,t}^{-1} (its `staggered score`).
+    """Concrete score v = p_t(.) / p_t(x_t), (*, K), as in SEDD.
 
-    Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
-    Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
+    ratio(s) = v Q_{s,t}^{-1}, SEDD's `staggered score`. The loss determines v only where R_t(y, x_t) > 0. The reverse
+    kernel sums to one but may be negative; `kernel` clips it. Q_{s,t}^{-1} amplifies errors of v where
+    alpha_t / alpha_s is small (first steps with uniform noise).
 
-    At PRIOR nothing can be un-pushed: p_t is the prior there, and its score carries no information. v is then the score
-    at t = 1, where the schedule ends, and `reverse` takes the step from PRIOR through the corresponding clean
-    posterior.
+    At PRIOR Q_{s,t} has no inverse, and the score of the prior carries no information. There v is the score at t = 1,
+    and `reverse` computes the step from its clean posterior.
     """
 
     process: Process
@@ -112,22 +114,21 @@ class Score:
 
 
 def _before_prior(t: Tensor) -> Tensor:
-    """Times t (*), 1 at PRIOR."""
+    """Return times t (*), with 1 in place of PRIOR."""
     return torch.where(t.isposinf(), 1.0, t)
 
 
 @dataclass(frozen=True)
 class Tilted:
-    """A product of powers of predictions, times a weight of each state, for guidance: ratio(s) = prod_k
-    ratio_k(s)^{a_k} w.
+    """Product of powers of predictions, times a weight of each state, for guidance.
 
-    With w_y = P(c | y, the other positions of x_t) / P(c | x_t) it is the prediction given c, exact at s = t. The
-    reverse kernel has no fixed sum, and `kernel` normalises it; the rates are those of the product as they are.
+    ratio(s) = prod_k ratio_k(s)^{a_k} w. With w_y = P(c | y, the other positions of x_t) / P(c | x_t) it is the
+    prediction given c, exact at s = t. The reverse kernel need not sum to one, and `kernel` normalises it; reverse
+    rates are not normalised.
 
     Args:
-        parts: predictions for the same x_t and t, none of them a `Score` (a product of scores is a `Score`: see
-            `combined`).
-        powers: a_k of each.
+        parts: predictions for the same x_t and t, none of them a `Score` (`combined` makes a `Score` of scores).
+        powers: the power a_k of each prediction.
         weight: w (*, K), 1 at x_t; None: 1 everywhere.
     """
 
@@ -154,21 +155,20 @@ class Tilted:
 
 @dataclass(frozen=True)
 class DataScore:
-    """v = p(.) / p(x), (*, K), the concrete score of the data themselves at texts x (*), what CSM predicts.
+    """Concrete score of the data, v = p(.) / p(x), (*, K), at texts x (*) without noise, as in CSM.
 
-    No `Prediction`: nothing was noised, so there is no process and nothing to go back to.
+    It is no `Prediction`, since it has no noise process.
     """
 
     v: Tensor
     x: Tensor
 
 
-# ---------------------------------------------------------------------------------- what follows from a ratio
+# ---------------------------------------------------------------------------------- quantities computed from a ratio
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
-    """Reverse kernel p(x_s | x_t), (*, K). A distribution for Mean and LeaveOneOut; for Score it sums to one but may be
-    negative."""
+    """Reverse kernel p(x_s | x_t), (*, K): a distribution for Mean and LeaveOneOut; see `kernel` for the others."""
     ratio = pred.ratio(s)
-    if isinstance(pred, Score):  # other positions may have other times
+    if isinstance(pred, Score):  # positions may differ in their times
         start = pred.t.isposinf()
         if fixed() or bool(start.any()):
             ratio = torch.where(start[..., None], _at_prior(pred).ratio(s), ratio)
@@ -176,7 +176,7 @@ def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
 
 
 def _at_prior(pred: Score) -> Mean:
-    """The clean posterior of a score at PRIOR, which equals the score at t = 1."""
+    """Clean posterior of a score at PRIOR, computed from v as the score at t = 1."""
     process, end = pred.process, _before_prior(pred.t)
     ratio = process.unpush(pred.v.to(process.prior), CLEAN, end)
     clean = process.likelihood(pred.x_t, CLEAN, end) * ratio
@@ -184,12 +184,12 @@ def _at_prior(pred: Score) -> Mean:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a
-    Tilted.
+    """Distribution of x_s from which a sampler samples, (*, K): `reverse`, made a distribution where it is none.
 
-    At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask
-    (SEDD's denoising step); that of a Substituted is mu itself (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no
-    probability (see `restricted`), all states that x_t can come from are alike.
+    - Score and Tilted: clipped at zero and normalised; at s = CLEAN also restricted to the clean states, since a score
+      may leave probability on the mask (SEDD's denoising step).
+    - Substituted, at s = CLEAN: mu itself (MDLM section 3.2.3).
+    - LeaveOneOut, where mu gives x_t no probability (a softmax rounds to 0): proportional to q(x_t | x_s).
     """
     p = reverse(pred, s)
     if isinstance(pred, Mean):
@@ -205,17 +205,17 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
 
 
 def total_score(pred: Score) -> Tensor:
-    """M = sum_y v_y over the tokens y, (*) float64, of a score at masks."""
+    """Sum M = sum_y v_y over the tokens y, of a score at masks: (*) float64."""
     mask = pred.process.mask_id
-    # not all less the mask's 1, which may be far more than M
+    # not the sum of all minus the mask's 1, which may be far larger than M
     before, behind = pred.v[..., :mask], pred.v[..., mask + 1 :]
     return before.sum(-1, dtype=torch.float64) + behind.sum(-1, dtype=torch.float64)
 
 
 def revealed_probability(pred: Score, s: Tensor) -> Tensor:
-    """P(a mask at t is a token at s), (*) float64: what `kernel` gives to the tokens in all, from one sum over them.
+    """P(a mask at t is a token at s), (*) float64: the sum of `kernel` over the tokens, without computing `kernel`.
 
-    Under absorbing noise with one alpha the token is then y with probability v_y / M, and nothing of (*, K) is needed.
+    With absorbing noise and one alpha for all states, the token is then y with probability v_y / M.
     """
     alpha_t, alpha_s = (pred.process.schedule.alpha(time)[..., 0] for time in (pred.t, s))
     p = (total_score(pred) * (alpha_s - alpha_t) / alpha_t).clamp_max(1.0)  # the staggered score, clipped at the mask
@@ -223,29 +223,28 @@ def revealed_probability(pred: Score, s: Tensor) -> Tensor:
 
 
 def score(pred: Prediction) -> Tensor:
-    """p_t(.) / p_t(x_t), (*, K)."""
+    """Concrete score p_t(.) / p_t(x_t), (*, K)."""
     return pred.ratio(pred.t)
 
 
 def given_others(pred: Prediction) -> Tensor:
-    """P(x_t at a position | x_t at the others), (*, K): `score`, normalised; of a LeaveOneOut mu Q_{0,t},
-    without division."""
+    """P(x_t at a position | x_t at the others), (*, K): the normalised `score`; mu Q_{0,t} for a LeaveOneOut."""
     if isinstance(pred, LeaveOneOut):
         return pred.process.push(pred.mu.to(pred.process.prior), CLEAN, pred.t)
     return maths.normalise(score(pred).double().clamp_min(0.0))
 
 
 def reverse_rate(pred: Prediction) -> Tensor:
-    """Rhat_t(x_t, .), (*, K), zero at x_t itself; times in the open interval (0, 1)."""
+    """Reverse rate Rhat_t(x_t, .), (*, K), 0 at x_t itself; t in the open interval (0, 1)."""
     return pred.process.rate_into(pred.x_t, pred.t) * score(pred)  # tauLDR proposition 1
 
 
 def posterior(pred: Prediction) -> Tensor:
-    """p(x_0 | x_t), the clean posterior, (*, K)."""
+    """Clean posterior p(x_0 | x_t), (*, K)."""
     return pred.mu if isinstance(pred, Mean) else kernel(pred, CLEAN)
 
 
-# ---------------------------------------------------------------------------------- from one into another
+# ---------------------------------------------------------------------------------- conversions
 def as_mean(pred: Prediction) -> Mean:
     """Convert a prediction to the mean parameterization, p(x_0 | x_t)."""
     return restricted(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
@@ -262,25 +261,25 @@ def as_score(pred: Prediction) -> Score:
 
 
 def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """Oracle prediction given x_0; the target of every bound."""
+    """Oracle prediction given x_0 (*); the target of every bound."""
     possible = process.likelihood(x_t, CLEAN, t) > 0
     return Mean(process, torch.where(possible, process.one_hot(x_0), 0.0), x_t, t)
 
 
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-    """`score` of `truth` from one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
+    """`score` of `truth`, q(. | x_0) / q(x_t | x_0), (*, K), from one row of Q_{0,t}; 0 where x_t is impossible."""
     distribution = process.marginal(x_0, t)
     q_x_t = distribution.gather(-1, x_t[..., None])
     return distribution * torch.where(q_x_t > 0, 1 / q_x_t, 0.0)
 
 
-# ---------------------------------------------------------------------------------- a product, and a weight
+# ---------------------------------------------------------------------------------- products and weights
 def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction:
-    """The product of powers of predictions for the same x_t and t.
+    """Product of powers of predictions for the same x_t and t.
 
-    Of scores it is a score, of distributions at a mask the normalised distribution: the noise, not the product's total,
-    then says when a token is revealed. Otherwise it is a `Tilted`. Predictions of several kinds are first converted to
-    a mean.
+    Predictions of different kinds are first converted to a `Mean`. The product is a `Score` for scores. For a `Mean` or
+    `LeaveOneOut` under absorbing noise it is the normalised product of the distributions, so that the noise alone
+    determines when a token is revealed. Otherwise it is a `Tilted`.
     """
     first, kinds = _with_noise(parts[0]), {type(part) for part in parts}
     if len(kinds) > 1:
@@ -295,25 +294,25 @@ def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction
 
 
 def tilted(pred: Prediction, weight: Tensor) -> Prediction:
-    """The prediction with its ratios times `weight` (*, K), which is 1 at x_t: of a score a score,
-    otherwise a `Tilted`."""
+    """Multiply the ratios of a prediction by `weight` (*, K), 1 at x_t: a `Score` for a score, else a `Tilted`."""
     if isinstance(pred, Score):
         return replace(pred, v=pred.v.double() * weight)
     return Tilted((_with_noise(pred),), weight=weight)
 
 
 def _with_noise(pred: Prediction) -> Prediction:
-    """The prediction, if its kernel is one of ratios. Raises InputError for a Substituted, whose last step is not."""
+    """Return the prediction; InputError for a Substituted, whose last step does not follow from its ratio."""
     if isinstance(pred, Substituted):
         raise InputError("a model without carry-over or zero masking cannot be guided; leave guidance out")
     return pred
 
 
-# ---------------------------------------------------------------------------------- a mean, on its support
+# ---------------------------------------------------------------------------------- the support of a mean
 def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and renormalise it to a Mean.
+    """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and normalise it: a `Mean`.
 
-    All of them are alike where mu has none: a softmax in float32 may round the probability of a visible token to 0.
+    Where mu is 0 on all of them, they are equally likely: a float32 softmax may round a visible token's probability
+    to 0.
     """
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
     mu = torch.where(possible, mu.to(process.prior), 0.0)
@@ -321,9 +320,9 @@ def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
 
 
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """`restricted` from logits (*, K): zero masking probability, and unmasked tokens are carried over.
+    """`restricted` from logits (*, K): the mask has probability 0, and visible tokens stay.
 
-    For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3).
+    With masking noise it is MDLM's SUBS (arXiv 2406.07524, section 3.2.3).
     """
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
     return Mean(process, logits.masked_fill(~possible, -torch.inf).softmax(-1), x_t, t)  # MDLM section 3.2.3

@@ -1,9 +1,9 @@
 """Proposal distribution of the times at which a bound is sampled, with the weights that keep the estimate unbiased.
 
-The terms of a bound differ by orders of magnitude along time: under noise without a mask those near clean tokens are
-the largest. A density q of times in place of the even one gives a term the weight 1/q. The variance of one draw is
-least where q is in proportion to the root mean square of the term (the Cauchy-Schwarz inequality), which a pilot
-estimates (`evaluation.pilot`).
+The terms of a bound differ by orders of magnitude along time: without a mask those near clean tokens are the largest.
+If times have the density q instead of the uniform one, a term has the weight 1/q. The variance of one sample is
+smallest if q is proportional to the root mean square of the term (Cauchy-Schwarz). A pilot estimates this
+(`evaluation.pilot`).
 """
 
 import itertools
@@ -14,18 +14,18 @@ from typing import Self
 import torch
 from torch import Tensor
 
-SMALLEST = 2.0**-10  # the bins at both ends of continuous time
-PARTS = 8  # of a bin
-EVEN = 0.1  # how much of a proposal is even: no weight is more than 1 / EVEN times that of even draws
+SMALLEST = 2.0**-10  # width of the bins at both ends of continuous time
+PARTS = 8  # parts of a bin
+EVEN = 0.1  # uniform part of a proposal: no weight is more than 1 / EVEN times that of the uniform density
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A density of time, constant in each bin.
+    """Density of times that is constant in each bin.
 
     Attributes:
-        edges: of the bins, rising: from 0 to 1 in continuous time, from 0 to n for n steps, which are 0 .. n - 1.
-        probabilities: of each bin; they add up to 1.
+        edges: the rising edges of the bins, from 0 to 1 in continuous time, from 0 to n for the steps 0 .. n - 1.
+        probabilities: the probability of each bin; they sum to 1.
     """
 
     edges: tuple[float, ...]
@@ -33,22 +33,22 @@ class Proposal:
 
     @classmethod
     def even(cls, size: float) -> Self:
-        """The uniform density."""
+        """Return the uniform density on [0, size)."""
         return cls((0, size), (1.0,))
 
     @classmethod
     def proportional(cls, edges: Sequence[float], sizes: Sequence[float], whole: bool = False) -> Self:
-        """A density proportional to the root mean square of the integrand, which is estimated in each bin between
-        `edges`.
+        """Return a density that is proportional to the root mean square of the terms in each bin.
 
-        A density is at least a quarter of that of the next bin, since a few samples miss rare costs: near clean tokens
-        most steps cost nothing and some cost much. Then densities are smoothed over three bins and interpolated in
-        PARTS of each, both geometrically; EVEN of the result is even. All is even where no size is known: they are 0,
-        or one is not finite.
+        A pilot with few samples misses rare large terms (near clean tokens most are 0). So a density is at least a
+        quarter of that of a neighbouring bin. Densities are then smoothed over three bins and interpolated in PARTS of
+        each bin, both geometrically, and mixed with the fraction EVEN of the uniform density. If all sizes are 0, or
+        one is not finite, the result is uniform.
 
         Args:
-            sizes: of each bin, the root mean square of the term times the bin's width.
-            whole: whether edges are numbers of steps.
+            edges: the edges of the bins.
+            sizes: for each bin, the root mean square of the term times the width of the bin.
+            whole: True if the edges are numbers of steps.
         """
         size, width = (torch.tensor(x, dtype=torch.float64) for x in (sizes, _widths(edges)))
         if not bool(size.isfinite().all()) or float(size.max()) <= 0:
@@ -71,12 +71,12 @@ class Proposal:
         return cls(tuple(fine), tuple(share.tolist()))
 
     def times(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Map even u in [0, 1) to times in [edges[0], edges[-1]) and their weights, 1 over the density: (*) each."""
+        """Map uniform u in [0, 1) to times in [edges[0], edges[-1]) and their weights, 1 / density: (*) each."""
         _, time, weight = self._draw(u)
         return time, weight
 
     def steps(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Map even u in [0, 1) to whole steps and their weights, 1 over the probability: (*) each."""
+        """Map uniform u in [0, 1) to steps (*) long and their weights, 1 / probability: (*)."""
         k, time, weight = self._draw(u)
         edges = torch.tensor(self.edges, dtype=torch.long, device=u.device)
         return time.floor().long().clamp(edges[k], edges[k + 1] - 1), weight
@@ -95,14 +95,14 @@ def _widths(edges: Sequence[float]) -> list[float]:
 
 
 def _between(values: Sequence[float], at: float) -> float:
-    """Interpolate values at 0, 1, 2, ...; constant beyond them."""
+    """Interpolate values at 0, 1, 2, ... linearly; constant beyond them."""
     at = min(max(at, 0.0), len(values) - 1.0)
     k = min(int(at), len(values) - 2) if len(values) > 1 else 0
     return values[k] if len(values) == 1 else values[k] + (at - k) * (values[k + 1] - values[k])
 
 
 def octaves(steps: int = 0) -> tuple[float, ...]:
-    """Edges of bins that double in width from both ends to the middle: of so many steps, or of [0, 1] for 0 of them."""
+    """Edges of bins that double in width from both ends to the middle, for `steps` steps, or for [0, 1] if it is 0."""
     if not steps:
         below = [0.0, *itertools.takewhile(lambda x: x < 0.5, (SMALLEST * 2**k for k in itertools.count()))]
         return (*below, 0.5, *(1 - x for x in reversed(below)))

@@ -1,4 +1,4 @@
-"""Exact draws from any source of random numbers. No other module turns random bits into tokens."""
+"""Exact sampling from any source of random numbers. All tokens are sampled by this module."""
 
 import hashlib
 import math
@@ -15,30 +15,34 @@ from .positions import positions
 
 
 def mix(*numbers: int | str) -> int:
-    """Hash several numbers to one seed of 63 bits, so that their streams are independent."""
+    """Hash numbers to one seed of 63 bits; different numbers have independent streams."""
     digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 class Source(Protocol):
-    """A source of uniforms other than `torch.Generator`.
+    """Source of uniforms other than `torch.Generator`.
 
-    `Shard` gives one rank its examples' part of the numbers for the whole batch. `exact.Script`, which also has
-    `bernoulli(p)` and `categorical(p, at)`, enumerates the outcomes of a sampler's step.
+    `Shard` has the numbers of one rank. `exact.Script` enumerates the outcomes of a step of a sampler; it also has
+    `bernoulli(p)` and `categorical(p, at)`.
     """
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
 
 
-# What every function takes as `generator`: a `Counter` in a training, a `Shard` in an evaluation, in sampling `Streams`
-# (one stream for each sequence), of a user a `torch.Generator`. None is torch's global one.
+# The type of every argument `generator`: a `Counter` in training, a `Shard` in evaluation, `Streams` in sampling (one
+# stream for each sequence), or a user's `torch.Generator`. None: the global generator of PyTorch.
 Randomness = torch.Generator | Sequence[torch.Generator] | Source | None
 
 
 def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """Uniforms in [0, 1) with 53 random bits, float64.
 
-    A list of generators gives index b of the first axis its own stream, so that its numbers do not depend on the batch.
+    With a list of generators, generator b makes the numbers of index b of the first axis, so that these do not depend
+    on the batch.
+
+    Raises:
+        InputError: the length of the list is not that of the first axis.
     """
     if generator is None or isinstance(generator, torch.Generator):
         where = generator.device if generator is not None else device
@@ -51,7 +55,7 @@ def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.de
 
 
 def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
-    """True with probability p, elementwise and exactly (53 bits). `at` as in `categorical`."""
+    """Sample True with probability p, elementwise, with 53 random bits. `at` as in `categorical`."""
     if (enumerated := getattr(generator, "bernoulli", None)) is not None:
         return enumerated(p, at)
     return _uniform_at(p.shape, generator, p.device, at) < p
@@ -61,16 +65,16 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     """Sample from the distributions in the last axis of p by inverse CDF; they need not be normalised.
 
     Args:
-        p: (*, K) non-negative weights; or (N, K), one for each True of `at`.
-        at: (B, L) bool. Uniforms are then drawn for all of (B, L) and read where `at` is True, so that the draw at a
-            position does not depend on which other positions are drawn.
+        p: (*, K) non-negative weights; or (N, K), for the N positions where `at` is True.
+        at: (B, L) bool. Each position of (B, L) has its own uniform, so that its sample does not depend on which other
+            positions are sampled.
 
     Returns:
         (*) or (N,) long.
 
-    The cumulative sum is taken in float64 (relative error about K * 1e-16), and the index is the first whose cumulative
-    sum exceeds u * total, u < 1: a token of probability zero is never drawn. float32 Gumbel noise, which published code
-    uses, cannot represent the tail of the Gumbel distribution and so lowers the temperature (Zheng et al. 2024).
+    The result is the first index whose cumulative sum, in float64 (relative error about K * 1e-16), exceeds u * total,
+    u < 1. So an index of weight 0 is never sampled. Published code uses Gumbel noise in float32, which cannot represent
+    the tail of the Gumbel distribution, and so lowers the temperature (Zheng et al. 2024).
     """
     if (enumerated := getattr(generator, "categorical", None)) is not None:
         return enumerated(p, at)
@@ -79,17 +83,17 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
 
 
 def truncated_gumbel(p: Tensor, bits: int) -> Tensor:
-    """The distribution of argmax_i log p_i - log(-log u_i) where no uniform number u_i exceeds 1 - 2^-bits: (*, K) ->
-    (*, K).
+    """Distribution of argmax_i log p_i - log(-log u_i) if no uniform u_i exceeds 1 - 2^-bits: (*, K) -> (*, K).
 
-    float32 has 24 bits. The same is argmin_i E_i / p_i for E_i = -log u_i, which is then m + X_i with m = -log(1 -
-    2^-bits) and X_i exponential (Zheng et al. 2024 have a series for it). State i can first win at a_i = m / p_i. With
-    states in the order of a, S_k the sum of the first k probabilities, and a_{K+1} infinite:
+    float32 has 24 bits. The argmax is argmin_i E_i / p_i with E_i = -log u_i = m + X_i, m = -log(1 - 2^-bits) and X_i
+    exponential (Zheng et al. 2024 have a series for it). E_i / p_i is at least a_i = m / p_i. Let the states be in the
+    order of a, S_k the sum of the first k probabilities, and a_{K+1} infinite:
 
         P(i) = p_i sum_{k >= i} [e^{k m - S_k a_k} - e^{k m - S_k a_{k+1}}] / S_k
 
-    This is the truncation alone: u is otherwise real. Numbers of float32 also lie on a grid, which gives a state of
-    small probability p beside one of about 1, with x = m / p, not e^-x of it but x / (e^x - 1), to first order.
+    This is the effect of the truncation alone. Numbers of float32 also lie on a grid. Take a state of small probability
+    p beside one of probability about 1, and x = m / p: to first order the truncation multiplies p by e^-x, truncation
+    and grid together by x / (e^x - 1).
     """
     m, p = -math.log1p(-(2.0**-bits)), p.double()
     q, order = (p / p.sum(-1, keepdim=True)).sort(-1, descending=True)
@@ -103,10 +107,10 @@ def truncated_gumbel(p: Tensor, bits: int) -> Tensor:
 
 
 def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
-    """Sample states (B, L) whose distributions depend on x (B, L) and are shared within a sequence: (B, L) long.
+    """Sample from distributions that depend on the sequence and on the state x (B, L): (B, L) long.
 
-    `distributions` returns those (B, n, K) of n states of each sequence (B, n). It is called once, with the states that
-    occur; on a GPU, which would have to synchronise, with all states.
+    `distributions` maps n states of each sequence, (B, n), to their distributions (B, n, K). It is called once: on a
+    CPU with the states that occur, on a GPU with all states, since reading x there would synchronise.
     """
     states, position = torch.arange(K, device=x.device).expand(len(x), K), x
     if at_hand(x):
@@ -120,12 +124,11 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
 
 
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
-    """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` ->
-    float64.
+    """Sample Poisson counts by inverse CDF, from one uniform each: means (*, K), or (N, K) with `at` -> float64.
 
-    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, evaluated
-    only where u is not below e^-mean, the probability of no event. It is exact to rounding up to 20 events and to 1e-9
-    beyond (torch's asymptotic series).
+    `at` as in `categorical`. The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete
+    gamma function. It is 0 where u < e^-mean. P is exact to rounding up to 20 events, and to 1e-9 beyond (asymptotic
+    series of PyTorch).
     """
     shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
     u = uniform(shape, generator, mean.device)
@@ -143,7 +146,7 @@ def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None
 
 
 def exponential(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
-    """Waiting times for an event of rate 1, by inverse CDF: float64."""
+    """Sample exponential waiting times of rate 1 by inverse CDF: float64."""
     return -(-uniform(shape, generator, device)).log1p()
 
 
@@ -153,12 +156,12 @@ def enumerates(generator: Randomness) -> bool:
 
 
 def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, generator: Randomness = None) -> Tensor:
-    """Replace each entry of x (*), with `probability` (*), by a sample from `distribution` (K,): (*) long, from one
-    uniform each.
+    """Replace each entry of x (*), with `probability` (*), by a sample from `distribution` (K,): (*) long.
 
-    Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
+    One uniform u serves both: where u < probability, u / probability is uniform, with log2(1 / probability) bits fewer
+    than 53.
     """
-    if not isinstance(probability, Tensor):  # filled in: a copy to the device would synchronise
+    if not isinstance(probability, Tensor):  # made on the device, since a copy would synchronise
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
     if enumerates(generator):
@@ -172,21 +175,21 @@ def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, genera
 
 
 def _invert(p: Tensor, u: Tensor) -> Tensor:
-    """The inverse CDF of weights p (*, K) at u (*, n); of one distribution (K,) at u of any shape."""
+    """Inverse CDF of weights p (*, K) at u (*, n), or of weights (K,) at u of any shape."""
     return _pick(p.cumsum(-1, dtype=torch.float64), u)
 
 
 def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
-    """Invert the cumulative sums of the weights at u."""
+    """Inverse CDF at u, from the cumulative sums of the weights."""
     total = cumulative[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
     return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
 
 
 def _pick_shared(cumulative: Tensor, position: Tensor, u: Tensor) -> Tensor:
-    """`_pick` where positions share their sums: cumulative (B, n, K), which of the n each has and u (B, L) -> (B, L).
+    """`_pick` where positions share their sums: cumulative (B, n, K), index `position` into n and u (B, L) -> (B, L).
 
-    By halving, from (B, L) numbers at a time: `searchsorted` would take a copy of the sums for each position.
+    By bisection, since `searchsorted` would need a copy of the sums for each position.
     """
     n, K = cumulative.shape[1:]
     start = (torch.arange(len(position), device=u.device)[:, None] * n + position) * K  # of a position's sums
@@ -194,7 +197,7 @@ def _pick_shared(cumulative: Tensor, position: Tensor, u: Tensor) -> Tensor:
     total = sums.take(start + (K - 1))
     u = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))
     index, width = torch.zeros_like(start), 1 << K.bit_length() - 1
-    while width:  # sums at or below u, of which there are at least `found`
+    while width:  # at least `index` sums are at or below u
         more = index + width
         below = (sums.take(start + more.clamp_max(K) - 1) <= u) & (more <= K)
         index, width = torch.where(below, more, index), width // 2
@@ -205,15 +208,15 @@ def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.devic
     if at is None:
         return uniform(shape, generator, device)
     where = positions(at)
-    if isinstance(generator, Streams):  # no more than are read
+    if isinstance(generator, Streams):  # only the uniforms that are needed
         return generator.draw(where.row, where.index - where.row * at.shape[1])
     return where.of(uniform(at.shape, generator, device))
 
 
 def of_rows(generator: Randomness, rows: Tensor, at: Tensor | None = None) -> Randomness:
-    """The source of these sequences (N,), where each sequence may have its own generator.
+    """Select the generators of these sequences (N,), if each sequence has its own.
 
-    Of `Streams` those that use up no draw can be named: where `at` (N,) is False.
+    For `Streams`, calls do not count for the sequences where `at` (N,) is False (`Streams.of`).
     """
     if isinstance(generator, Streams):
         return generator.of(rows, at)
@@ -221,7 +224,7 @@ def of_rows(generator: Randomness, rows: Tensor, at: Tensor | None = None) -> Ra
 
 
 def discard(shape: Sequence[int], generator: Randomness) -> None:
-    """Use up the uniforms of a draw that was not needed, so that sequences with their own generators stay in step."""
+    """Skip uniforms that are not needed, so that the generators of all sequences stay in step."""
     if isinstance(generator, Streams):
         generator.count()
     elif isinstance(generator, Sequence):
@@ -229,17 +232,17 @@ def discard(shape: Sequence[int], generator: Randomness) -> None:
 
 
 def shared(generator: Randomness = None, device: torch.device | None = None) -> Tensor:
-    """A uniform (1,) for the whole batch, the same on each rank."""
+    """Uniform (1,) for the whole batch, the same on each rank."""
     if isinstance(generator, Counter):
         return generator.shared(device)
     return uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)
 
 
 def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
-    """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
+    """Sample n uniforms in [0, 1) that are together spread evenly: (n,) float64.
 
-    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
-    define its own strata, in a method of this name.
+    u_b = frac(u + b / n) with one uniform u, the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). With
+    several ranks or parts, n and b count all examples. A source may have its own method `stratified`.
     """
     if (own_strata := getattr(generator, "stratified", None)) is not None:
         return own_strata(n, device)
@@ -249,9 +252,9 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
 
 
 def spread(n: Tensor, generator: Randomness = None) -> Tensor:
-    """A uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B, G) float64.
+    """Uniforms in [0, 1) for G groups of each example, with n (B, G) positions in each: (B, G) float64.
 
-    Evenly spread over the examples, and over the groups of each example that have a position.
+    They are spread evenly over the examples, and over the groups of each example that have a position.
     """
     if isinstance(generator, Independent):
         return uniform(n.shape, generator, n.device)
@@ -261,7 +264,7 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 
 
 def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
-    """As `spread`, with strata example by example: the groups of the first example have the largest uniforms."""
+    """As `spread`, with one stratum per group, in order: the groups of the first example have the largest uniforms."""
     if isinstance(generator, Independent):
         return uniform(n.shape, generator, n.device)
     row, rows = _among(len(n), generator, n.device)
@@ -271,7 +274,7 @@ def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
 
 
 def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[Tensor, int]:
-    """Indices (n,) of n examples among those of all parts, and the number of all."""
+    """Indices (n,) of n examples among those of all ranks or parts, and the number of all examples."""
     row = torch.arange(n, dtype=torch.float64, device=device)
     if isinstance(generator, Shard):
         return generator.rank * n + row, generator.world * n
@@ -279,10 +282,10 @@ def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[
 
 
 class Shard:
-    """The random numbers of one rank: its examples' share of what a single process would draw for the whole batch.
+    """Random numbers of one rank: those that a single process would draw for the same examples of the whole batch.
 
-    So n ranks with B examples each compute what one process computes with n B examples, strata included. The generator
-    must be in the same state on every rank, and every rank must have the same number of examples.
+    So n ranks with B examples each compute the same as one process with n B examples, strata included. The generator
+    must have the same state on every rank, and every rank must have the same number of examples.
     """
 
     def __init__(self, generator: torch.Generator, rank: int = 0, world: int = 1):

@@ -1,24 +1,23 @@
-"""Noise schedules: alpha_t, the probability that a token is still untouched at time t.
+"""Noise schedules: alpha_t, the probability that a token is not yet noised at time t.
 
 Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prior are *not* t = 0 and t = 1: they have
-alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between
-them, and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
+alpha = 1 and alpha = 0 by definition, and their own times, CLEAN and PRIOR. A published schedule lies between them: it
+may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
 
-The two names are -inf and +inf. So they may occur in a tensor of times (one position clean, its neighbour noisy), and
-s <= t keeps its meaning.
+CLEAN and PRIOR are -inf and +inf. So a tensor of times may contain them (one position clean, its neighbour noisy), and
+the order s <= t is right.
 
-**The ends.** The parts between alpha(0) and 1, and between alpha(1) and 0, are passed in one of two ways. A jump leads
-from t = 0 to CLEAN and from PRIOR to t = 1. Or they are passed continuously, at t in (-(1 - alpha(0)), 0) and
-(1, 1 + alpha(1)), which `span` includes, each end at an even pace:
+**The ends** are the parts with alpha below alpha(1) or above alpha(0). A model passes them in one of two ways. Either
+a jump leads from PRIOR to t = 1, and another one from t = 0 to CLEAN. Or time goes on beyond [0, 1], with alpha linear
+in t, at t in (-(1 - alpha(0)), 0) and in (1, 1 + alpha(1)); `span` has these limits:
 
     1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
 
-This holds for all states alike, also where each has its own alpha. So every token that is noised in an end is equally
-likely to be the next. Under
-absorbing noise p(x_0 | x_t) does not change there, and the network's output at t = 0 and t = 1 holds throughout.
+If each state has its own alpha, an end has one length, the largest over the states. So all tokens that are noised in an
+end are equally likely to be the next one. Under absorbing noise p(x_0 | x_t) does not change in an end, so the output
+of the network at t = 0 or t = 1 is used throughout.
 
-Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in
-nats.
+A schedule maps times (*) to (*, 1), or to (*, K) if each state has its own alpha. Units: sigma and log_snr in nats.
 """
 
 import itertools
@@ -33,16 +32,21 @@ from ..base.waiting import at_hand
 
 CLEAN = -math.inf
 PRIOR = math.inf
-BISECTIONS = 60  # of [0, 1], in float64
+BISECTIONS = 60  # of [0, 1], enough for float64
 
 
 class Schedule(nn.Module):
-    """A noise schedule alpha_t. A subclass defines `_shape` with its slope and inverse, or `_alpha`, `_slope` and
-    `_inverse`, for t in [0, 1].
+    """Noise schedule alpha_t.
+
+    A subclass defines `_shape`, `_shape_slope` and `_shape_inverse`, or `_alpha`, `_slope` and `_inverse`, for t in
+    [0, 1].
 
     Args:
         alpha_1: alpha at t = 1, the noisy end.
         alpha_0: alpha at t = 0, the clean end.
+
+    Raises:
+        InputError: not 0 <= alpha_1 < alpha_0 <= 1.
     """
 
     alpha_0: float
@@ -56,12 +60,12 @@ class Schedule(nn.Module):
 
     @property
     def clean_end(self) -> float:
-        """alpha at t = 0; the smallest, if each state has its own."""
+        """Return alpha at t = 0; the smallest one if each state has its own."""
         return self.alpha_0
 
-    # -- defined by a subclass, t in [0, 1], shape (*) -> (*, 1) or (*, K)
+    # -- defined by a subclass for t in [0, 1], (*) -> (*, 1) or (*, K)
     def _shape(self, t: Tensor) -> Tensor:
-        """The curve, decreasing from 1 at t = 0 to 0 at t = 1."""
+        """Curve that decreases from 1 at t = 0 to 0 at t = 1."""
         raise NotImplementedError
 
     def _shape_slope(self, t: Tensor) -> Tensor:
@@ -83,11 +87,11 @@ class Schedule(nn.Module):
         return -self._slope(t) / (1 - self._alpha(t))  # MDLM eq. 11; MD4 eq. 5
 
     def _inverse(self, alpha: Tensor) -> Tensor:
-        """The time in [0, 1]; the nearer end for values out of range."""
+        """Time in [0, 1] at which the schedule is alpha; 0 or 1 if alpha is out of range."""
         return self._shape_inverse(((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp(0.0, 1.0))
 
     def _halved(self, alpha: Tensor) -> Tensor:
-        """`_inverse` of a curve without a closed form, by halving [0, 1]."""
+        """`_inverse` by bisection of [0, 1], for a curve without a closed form."""
         low, high = torch.zeros_like(alpha), torch.ones_like(alpha)
         for _ in range(BISECTIONS):  # alpha falls with t
             middle = (low + high) / 2
@@ -98,42 +102,40 @@ class Schedule(nn.Module):
     # -- the public interface
     @property
     def whole(self) -> tuple[bool, bool]:
-        """(alpha is exactly 1 at t = 0, alpha is exactly 0 at t = 1)."""
+        """Return whether alpha is exactly 1 at t = 0, and whether it is exactly 0 at t = 1."""
         return self.alpha_0 == 1.0, self.alpha_1 == 0.0
 
     @property
     def span(self) -> tuple[float, float]:
-        """The times at which alpha is 1 and 0, if the ends are passed continuously."""
+        """Times at which alpha is 1 and 0, if time goes on beyond [0, 1] (see the module)."""
         return self.clean_end - 1, 1 + self.alpha_1
 
     def as_time(self, t: Tensor | float) -> Tensor:
-        """Convert a time to a tensor on the device of the schedule's own numbers (a table, exponents),
-        if it has any."""
+        """Convert a time to a tensor, on the device of the schedule's parameters or buffers if it has any."""
         buffer = next(itertools.chain(self.parameters(), self.buffers()), None)
         return as_time(t) if buffer is None else as_time(t, buffer.device).to(buffer.device)
 
     def alpha(self, t: Tensor | float) -> Tensor:
-        """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
+        """Probability that a token is not yet noised at t: 1 at CLEAN, 0 at PRIOR; (*) -> (*, 1) or (*, K)."""
         return joined(self.as_time(t), self._alpha, lambda t: self._end(t)[0])
 
     def alpha_of(self, x: Tensor, t: Tensor | float) -> Tensor:
-        """alpha of the states x (*) at times t (broadcast to (*)): (*)."""
+        """Return alpha of the states x (*) at times t, which broadcast to (*): (*)."""
         alpha = self.alpha(t)
         if alpha.shape[-1] == 1:
             return alpha[..., 0].expand(x.shape)
         return alpha.expand(*x.shape, -1).gather(-1, x[..., None])[..., 0]
 
     def beta(self, t: Tensor | float) -> Tensor:
-        """Rate -alpha'/alpha at which a token is noised; zero at CLEAN, at PRIOR, and where an end is one jump."""
+        """Rate -alpha'/alpha at which a token is noised; 0 at CLEAN, at PRIOR, and beyond `span`."""
         return joined(self.as_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
 
     def weight(self, t: Tensor | float) -> Tensor:
-        """Rate -alpha'/(1 - alpha) at which a noised token is restored:
-        the weight of the cross-entropy in MDLM and MD4."""
+        """Rate -alpha'/(1 - alpha) at which a noised token is restored: the cross-entropy weight of MDLM and MD4."""
         return joined(self.as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
     def reveal_probability(self, t: Tensor | float, s: Tensor | float) -> Tensor:
-        """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*, 1) or (*, K)."""
+        """Probability (alpha_s - alpha_t)/(1 - alpha_t) that a mask at t is a token at s: (*, 1) or (*, K)."""
         alpha_t, alpha_s = self.alpha(t), self.alpha(s)
         return (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
 
@@ -142,15 +144,15 @@ class Schedule(nn.Module):
         return -self.alpha(t).log()
 
     def odds(self, t: Tensor | float) -> Tensor:
-        """alpha / (1 - alpha), also near t = 0, where 1 - alpha cancels; infinite at CLEAN, 0 at PRIOR."""
+        """Odds alpha / (1 - alpha), precise near t = 0, where 1 - alpha cancels; infinite at CLEAN, 0 at PRIOR."""
         alpha, rate = self.alpha(t), self.beta(t)
         ratio = self.weight(t) / torch.where(rate > 0, rate, 1.0)
         return torch.where(rate > 0, ratio, alpha / (1 - alpha))
 
     def _end(self, t: Tensor, x: Tensor | None = None, rate: bool = False) -> tuple[Tensor, Tensor]:
-        """alpha and 1 - alpha at times t (*) beyond [0, 1], or -alpha' over each of them.
+        """Return alpha and 1 - alpha at times t (*) beyond [0, 1]; with `rate`, -alpha' divided by each.
 
-        (*, 1) or (*, K); with `x` (*) of these states, (*).
+        Shapes: (*, 1) or (*, K); (*) with `x` (*), for these states only.
         """
         clean, noisy = self._alpha(_ends(t))
         before, after = 1 - clean, noisy
@@ -159,7 +161,7 @@ class Schedule(nn.Module):
         early = t < 0
         length = torch.where(early, *longest)
         length = torch.where(length > 0, length, 1.0)
-        share = (1 - torch.where(early, -t, t - 1) / length).clamp(0.0, 1.0)  # of the end, until alpha is 1 or 0
+        share = (1 - torch.where(early, -t, t - 1) / length).clamp(0.0, 1.0)  # the fraction that remains
         whole = torch.where(early, before, after)
         remainder = torch.where(share > 0, whole * share, 0.0)
         alpha, noise = torch.where(early, 1 - remainder, remainder), torch.where(early, remainder, 1 - remainder)
@@ -169,15 +171,12 @@ class Schedule(nn.Module):
         return pace / torch.where(alpha > 0, alpha, 1.0), pace / torch.where(noise > 0, noise, 1.0)
 
     def log_snr(self, t: Tensor | float) -> Tensor:
-        """log(alpha / (1 - alpha)) (MD4, section 3); +-inf at CLEAN and PRIOR."""
+        """Log signal-to-noise ratio log(alpha / (1 - alpha)); +inf at CLEAN, -inf at PRIOR (MD4, section 3)."""
         alpha = self.alpha(t)
         return alpha.log() - (-alpha).log1p()  # MD4 section 3
 
     def inverse(self, alpha: Tensor | float) -> Tensor:
-        """The time t in the `span` at which the schedule takes the value alpha, (*) -> (*).
-
-        Only for schedules with one alpha for all states.
-        """
+        """Time t within `span` at which the schedule is alpha, (*) -> (*); only with one alpha for all states."""
         alpha = as_time(alpha)
         clean, noisy = self._alpha(_ends(alpha))[:, 0]
         return self._inverse(alpha) + (noisy - alpha).clamp_min(0.0) - (alpha - clean).clamp_min(0.0)
@@ -187,9 +186,9 @@ class Schedule(nn.Module):
 
 
 def as_time(t: Tensor | float, device: torch.device | None = None) -> Tensor:
-    """Convert a time to a floating-point tensor: float64 unless it already has a precision.
+    """Convert a time to a floating-point tensor, float64 if it is not one already.
 
-    A number is filled in on the `device`, not copied there, which would be waited for.
+    A number becomes a tensor on `device` without a copy, which would synchronise.
     """
     if isinstance(t, Tensor):
         return t if t.is_floating_point() else t.double()
@@ -197,13 +196,15 @@ def as_time(t: Tensor | float, device: torch.device | None = None) -> Tensor:
 
 
 def _ends(t: Tensor) -> Tensor:
-    """The times 0 and 1, (2,), with the device and dtype of t."""
+    """Return the times 0 and 1, (2,), with the device and dtype of t."""
     return torch.arange(2, dtype=t.dtype, device=t.device)
 
 
 def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:
-    """Apply f to the times t (*) within [0, 1] and `end` to the others. Neither sees the other's times, so no gradient
-    is nan."""
+    """Apply f to the times t (*) within [0, 1], and `end` to the others.
+
+    Each gets a harmless time in place of the other's, so that no gradient is nan.
+    """
     inside = (t >= 0) & (t <= 1)
     if at_hand(t) and bool(inside.all()):
         return f(t)
@@ -212,7 +213,11 @@ def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Ten
 
 
 def on_grid(t: Tensor, T: int) -> Tensor:
-    """Index i of times i/T, (*) -> (*) long. Raises ValueError for any other time."""
+    """Index i of times i/T, (*) -> (*) long.
+
+    Raises:
+        InputError: a time is not i/T. It is not checked on a GPU or in a compiled step.
+    """
     i = (t * T).round()
     if at_hand(t) and ((t * T - i).abs() > 1e-6 * T).any():
         raise InputError(f"a time is not on the grid of T = {T} steps; it must be i/{T}")
@@ -220,23 +225,21 @@ def on_grid(t: Tensor, T: int) -> Tensor:
 
 
 def coarse(t: Tensor, T: int) -> Tensor:
-    """Indices i (n + 1,) of n + 1 distinct times i/T, n <= T: those next to times t that fall from 1 to 0, both ends
-    among them."""
+    """Round n + 1 times t, which fall from 1 to 0, to distinct times i/T, n <= T: the indices i, (n + 1,) long."""
     n = torch.arange(len(t), device=t.device)
     i = (t * T + 0.5).floor().long()
-    i = (i + n).cummin(0).values - n  # each earlier than the one before
-    return torch.maximum(i, n.flip(0))  # and late enough for those that follow
+    i = (i + n).cummin(0).values - n  # each below the one before
+    return torch.maximum(i, n.flip(0))  # and large enough for those that follow
 
 
 class Tabulated(Schedule):
-    """alpha at the times i/T, i = 0..T, for discrete time (D3PM): there is no rate, and no other time between CLEAN and
-    PRIOR.
+    """Schedule of discrete time (D3PM): alpha at CLEAN, at the times i/T, i = 0..T, and at PRIOR only; no rate.
 
     Args:
         alpha: (T + 1,) decreasing from alpha[0] = 1, e.g. the cumulative products of 1 - beta_i.
 
     Raises:
-        ValueError: alpha is not such a table; a time is not on the grid; a rate is requested.
+        InputError: alpha is not such a table, a time is not i/T, or a rate or an inverse is requested.
     """
 
     table: Tensor
@@ -250,7 +253,7 @@ class Tabulated(Schedule):
         self.register_buffer("table", alpha, persistent=False)
 
     def _alpha(self, t):
-        return self.table.take(on_grid(t, self.T))[..., None]  # also of one time (), without asking what it is
+        return self.table.take(on_grid(t, self.T))[..., None]  # `take` also works for a single time ()
 
     def alpha(self, t):
         t = self.as_time(t)

@@ -1,16 +1,16 @@
-"""Student's t: the half-width of an interval in standard errors."""
+"""Intervals by Student's t."""
 
 import math
 from statistics import NormalDist
 
-LEVEL = 0.95  # of all intervals
+LEVEL = 0.95  # confidence level of all intervals
 
 
 def student(freedom: int, level: float = LEVEL) -> float:
-    """The half-width of Student's t in standard errors: P(|T| <= it) = level.
+    """Half-width of an interval in standard errors: the t with P(|T| <= t) = level; infinite if `freedom` is below 1.
 
-    By bisection of the closed form of the distribution function for whole degrees of freedom (Abramowitz and Stegun
-    26.7.3 and 26.7.4); above 400 by the expansion 26.7.5, whose error is then below 1e-9.
+    T has Student's distribution with `freedom` degrees of freedom. Up to 400, t is found by bisection of its closed
+    form (Abramowitz and Stegun 26.7.3 and 26.7.4), above by the expansion 26.7.5, whose error is below 1e-9.
     """
     if freedom < 1:
         return math.inf
@@ -39,5 +39,5 @@ def student(freedom: int, level: float = LEVEL) -> float:
 
 
 def half(error: float, n: int) -> float:
-    """Half the interval of a mean of n values whose standard error is this; infinite of one value."""
+    """Half-width of the interval of a mean of n values with this standard error; infinite if n is 1 or less."""
     return student(n - 1) * error if n > 1 else math.inf

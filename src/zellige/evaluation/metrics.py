@@ -207,16 +207,20 @@ def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
 def energy_distance(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
     """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of embeddings x of samples (N, D) and y of real text (M, D).
 
-    Only pairs of different texts count, so the estimate is unbiased: for equal distributions its expectation is zero, and
-    it may be negative. The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
+    x' and y' are other samples and other real texts, and |.| is the Euclidean distance. The embeddings are scaled so that
+    two real texts are at a root mean square distance of 1. Expectations are means over all pairs of different texts, so
+    the estimate is unbiased. If both distributions are equal its expectation is zero, so it may be negative. The 95%
+    interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
     """
     return discrepancy(*(-d for d in euclideans(vectors, real_vectors)))
 
 
 def mmd(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
-    """Squared maximum mean discrepancy of embeddings (N, D) and (M, D), E k(x, x') + E k(y, y') - 2 E k(x, y).
+    """Squared MMD, E k(x, x') + E k(y, y') - 2 E k(x, y), of embeddings x of samples (N, D) and y of real text (M, D).
 
-    The kernel is k(x, y) = exp(-|x - y|^2 / 2). The estimate is unbiased; the interval is made as for the energy distance.
+    MMD is the maximum mean discrepancy; x' and y' are other samples and other real texts. The kernel is Gaussian,
+    k(x, y) = exp(-|x - y|^2 / 2). Its width 1 is the root mean square distance of two real texts in this embedding. As for
+    the energy distance, the estimate is unbiased and may be negative, and the 95% interval is over samples and real texts.
     """
     return discrepancy(*(np.exp(-(d**2) / 2) for d in euclideans(vectors, real_vectors)))
 
@@ -334,11 +338,11 @@ def memorised(runs: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- of images
 def fid(images: Tensor, real_images: Tensor) -> Number:
-    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the features of two sets of images.
+    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the features of samples (N, D) and real images (M, D).
 
-    m, m' are the means and C, C' the covariances of the features, (N, D) and (M, D). Computed by torchmetrics. It is
-    biased: it falls with the number of samples, so compare it at equal numbers only. The interval is the jackknife over
-    10 groups of samples. (A bootstrap sample has repetitions, as a smaller set has, and so a larger FID.)
+    m and m' are the means of the features, C and C' their covariances. Computed by torchmetrics. FID is biased: it falls
+    as the number of samples grows, so compare it at equal numbers only. The 95% interval is the jackknife over 10 groups
+    of samples, with the real images fixed. (A bootstrap would repeat samples, which makes FID larger.)
     """
     return jackknife(lambda x: frechet(x, real_images), images)
 

@@ -1,21 +1,22 @@
-"""D3PM's step on a chain of many states, from tables that the positions of a row share.
+"""KL of D3PM's step on a chain of many states, from tables that the positions of a sequence share.
 
-The same KL as `core/bound.discrete`, where a row has one time and so one matrix Q_{0,s} and one Q_{s,t}. What a
-position needs are rows of these and two products with Q_{0,s}, one forward and one back. At state y of x_s, a = q(x_t |
-x_s = y):
+It is the KL of `core.bound.discrete`. A sequence has one time, so one matrix Q_{0,s} and one Q_{s,t}. A position needs
+rows of these and two products with Q_{0,s}, one forward and one backward. At state y of x_s, with a = q(x_t | x_s = y),
+and ~ for "in proportion to":
 
     q* ~ a Q_{0,s}[x_0]        w = p~ Q_{0,s},  p ~ a w                                                 (D3PM eq. 4)
-    KL = sum_y q* log(q*/p) + p - q*          d KL / d w = (p - q*)/w,  d KL / d p~ = (d KL / d w) Q_{0,s}'
+    KL = sum_y q* log(q*/p) + p - q*          d KL / d w = (p - q*)/w,  d KL / d p~ = (d KL / d w) Q_{0,s}^T
 
-p~ divided by q(x_t | x_0) where it is a mean. The sums that make distributions of p and q* are over y: neither needs
-Q_{0,t}. Each term of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
+p~ is the softmax of the logits; for a mean it is divided by q(x_t | x_0). p and q* are normalised by sums over y,
+without Q_{0,t}. Each term of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p), so T times a KL of 1e-5 keeps its
+digits.
 
-p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the
-first tenth) the rest is float64; from there float32: sums of K terms without signs. A term is the square of how far p
-is from q* in proportion, which is right to 1e-7 of p itself, so that the nearer they are the fewer of its digits are:
-on 256 levels with a Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and
-5e-3 at 0.9, the sum of 64 of them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4.
-Nothing is computed twice.
+**Precision.** p~ is float32, like the logits. The tables are float64 while Q_{0,s} has entries below `FLAT` (the first
+tenth of the paper's 1,000 steps on 256 pixel values), then float32, for sums of K terms without signs. A term of the KL
+is the square of the relative difference of p and q*, and this is right to 1e-7 of p; so the nearer p is to q*, the
+fewer digits are right. With 256 values, Gaussian noise, T = 1,000 and random logits, the KL of one position is right to
+2e-7 at t = 0.05, to 1e-4 at 0.3 and to 5e-3 at 0.9, where the sum of 64 of them is right to 2e-6. For a network near
+the truth, whose KL there is 1e-10, it is right to 2e-4.
 """
 
 import torch
@@ -29,17 +30,19 @@ from ..core.process import Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 
-FLAT = 1e-12  # an entry of Q_{0,s} from which float32 has room: no ratio leaves 1e-12 to 1e12
-MANY = 64  # states, from which the tables pay
+FLAT = 1e-12  # smallest entry of Q_{0,s} for float32: ratios then lie in 1e-12 to 1e12
+MANY = 64  # number of states from which the tables are faster
 
 
 class RowTables:
-    """A batch of rows with a step each, from t to s, (B,), on a chain.
+    """Tables of a chain for a batch with one step per sequence, from t to s, (B,) each.
+
+    `mean` (B,) bool tells for each sequence whether p~ is p(x_0 | x_t).
 
     Attributes:
-        before: Q_{0,s} of each row, (B, K, K).
+        before: Q_{0,s} of each sequence, (B, K, K).
         jump: Q_{s,t}, (B, K, K).
-        kinds: of each row whether p~ is p(x_0 | x_t), `mean` (B,) bool, and whether no entry of Q_{0,s} is small.
+        kinds: for each sequence `mean`, and whether all entries of Q_{0,s} are above `FLAT`.
     """
 
     def __init__(self, process: Chain, t: Tensor, s: Tensor, mean: Tensor):
@@ -47,23 +50,24 @@ class RowTables:
         self.kinds = list(zip(mean.tolist(), (self.before.amin((-2, -1)) > FLAT).tolist()))
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
-        """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
+        """Sample x_t ~ q(. | x_0), (B, L); positions that are not counted stay clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
         K = self.jump.shape[-1]
         x_t = random.from_tables(lambda states: self.before[rows, states] @ self.jump, K, x_0, generator)
         return torch.where(counted, x_t, x_0)
 
     def loss(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
-        """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,)
-        float64.
+        """Sum of `scale` times the KL and `auxiliary` times the cross-entropy, at N positions: (N,) float64.
 
-        From the logits (N, K) of p~.
+        The positions are ordered by sequence, `row` (N,). The logits of p~ are (N, K).
         """
         return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)
 
     def tables(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Q_{0,s} of m rows of one kind, Q_{s,t} as (x_t, x_s), and of means 1/Q_{0,t} as (x_t, x_0),
-        0 where that is none."""
+        """Tables of m sequences of one kind, (m, K, K) each: Q_{0,s}, Q_{s,t} at index (x_t, x_s), and 1/Q_{0,t}.
+
+        1/Q_{0,t}, at index (x_t, x_0), is 0 where Q_{0,t} is 0. It is None for leave-one-out.
+        """
         (mean, flat), at = self.kinds[rows[0]], torch.tensor(rows, device=self.jump.device)
         dtype = torch.float32 if flat else torch.float64
         before, jump = self.before[at], self.jump[at]
@@ -77,8 +81,10 @@ class RowTables:
 def moments(
     Q: Tensor, into: Tensor, inverse: Tensor | None, mu: Tensor, x_0: Tensor, x_t: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n, K) their
-    softmax."""
+    """KL (m, n) at n positions of each of m sequences, and its gradient (m, n, K) by the logits.
+
+    mu (m, n, K) is the softmax of the logits.
+    """
     row, tiny = torch.arange(len(x_t), device=x_t.device)[:, None], torch.finfo(Q.dtype).tiny
     likely, mu = into[row, x_t], mu.to(Q.dtype)
     weight = mu if inverse is None else inverse[row, x_t].mul_(mu)
@@ -117,9 +123,12 @@ class _Step(torch.autograd.Function):
 
 
 def rows_of(process: Process, network: nn.Module, t: Tensor, s: Tensor, mean: Tensor) -> RowTables | None:
-    """The tables of rows for steps from t to s (B,), or None: of a network in float64, of few states,
-    without matrices."""
-    if torch.compiler.is_compiling():  # which tables need float64 is looked up
+    """Tables of a batch for steps from t to s (B,).
+
+    None in a compiled step, for a network in float64 or without parameters, and if the process is not a `Chain` in
+    float64 with `MANY` states.
+    """
+    if torch.compiler.is_compiling():  # the choice of float64 reads values
         return None
     if not isinstance(process, Chain) or process.K < MANY or process.prior.dtype != torch.float64:
         return None

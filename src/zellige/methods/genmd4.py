@@ -1,27 +1,27 @@
 """GenMD4: Simplified and generalized masked diffusion for discrete data (Shi et al. 2024, arXiv 2406.04329, section 6).
 
     q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt (softplus)
-    time             tau = t_1 + (1 - t_1) t, t in [0, 1], t_1 = 1e-3: a few tokens are masked at t = 0 already
+    time             tau = t_1 + (1 - t_1) t, t in [0, 1], t_1 = 1e-3: a few tokens are already masked at t = 0
     network          mu = p(x_0 | x_t) by SUBS, time-conditioned as in MD4
     bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),
                      r_k = -alpha_k'/(1 - alpha_k)
-                     + both ends, one token after another: what lies before alpha(1) = eps, and what is masked at t = 0
-    gradient in w    x_t depends on w, so the loss has two samples x_t, x_t', with the bounds f, f', and the gradient of
-                     (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), (f - f')/2 held fixed
+                     + prior term (from alpha = 0 to alpha(1) = eps) + reconstruction term (what is masked at t = 0)
+    gradient in w    x_t depends on w, so the loss takes two samples x_t, x_t'. With their bounds f, f' the gradient is
+                     that of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), (f - f')/2 held fixed
                      (REINFORCE, leave one out: RLOO; appendix I.2)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO | ancestral, by thinning |
 
-A token with a larger w is masked later as t grows, since tau^w is smaller. Generation runs from t = 1 to 0, so there it
-appears *earlier*: half of the tokens k have appeared at the t where alpha_k(t) = 1/2, which is nearer to 1 the larger
-w_k is. The exponent of the mask is not used.
+As t grows, a token with a larger w is masked later, since tau^w is smaller. Generation runs from t = 1 to 0, so there
+it appears *earlier*: half of the tokens k have appeared at the t where alpha_k(t) = 1/2, and this t increases with w_k.
+In both endpoint terms tokens are revealed one at a time (`core.schedule`).
 
-Differences from the paper: the published reconstruction term does not use the network, but guesses in proportion to
-1 - alpha; here it is the model's own. The published bound leaves out the prior term, from alpha(1) on, and its integral
-over [t_1, 1] lacks the factor 1 - t_1 (`published` computes it). Here the loss has the value of the bound and the
-gradient above; the published loss has the value of the expression above, which may be negative.
+Differences from the paper. The published reconstruction term does not use the network, but guesses in proportion to 1 -
+alpha; here it uses the network. The published bound has no prior term, and its integral over [t_1, 1] lacks the factor
+1 - t_1 (`published` computes it). The value of `loss` is that of the bound, (f + f')/2 and the endpoint terms; the
+published loss has the value of the whole expression above, which may be negative.
 """
 
 import math
@@ -43,7 +43,7 @@ from .absorbing import Absorbing
 
 
 class GenMD4(Absorbing):
-    """Masked diffusion with a learnt exponent for each token; see the module for the equations."""
+    """Masked diffusion with a learnt exponent w for each token; see the module for the equations."""
 
     name = "genmd4"
     system, paper, noise = "GenMD4", "2406.04329", "absorbing, learnt by token"
@@ -92,25 +92,26 @@ class GenMD4(Absorbing):
 
     # ---------------------------------------------------------------------------------- learning the exponents
     def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count:
-        (B,) nats."""
+        """log q(x_t | x_0) at times t (B,), summed over the counted positions: (B,) nats.
+
+        Each position of x_t (B, L) is the token of x_0 or the mask.
+        """
         masks = x_t == self.process.mask  # (B, L)
         log_most = math.log1p(-self.schedule.alpha_1)
         log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + log_most
-        log_kept = maths.log1mexp(torch.where(masks, 1.0, -log_masked))  # 1.0: where it is not asked no gradient is nan
+        log_kept = maths.log1mexp(torch.where(masks, 1.0, -log_masked))  # 1.0 where it is unused: no gradient is nan
         log_q = torch.where(masks, log_masked, log_kept)  # MD4 section 6: q(x_t | x_0)
         return (log_q if batch.mask is None else log_q.masked_fill(~batch.mask, 0.0)).sum(-1)
 
     def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
-        """The mean of the bounds at t (B,), per unit of time or of the step to s, of two draws z, other (B, L): (B,)
-        nats.
+        """Mean bound (f + f')/2 of two noise samples z and other (B, L) at t (B,): (B,) nats.
 
-        Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the
-        bound.
+        It is per unit of time, or of the step from t to s if s is given. Its gradient in w is that of the module's
+        docstring, which is unbiased for the gradient of the expected bound.
         """
         x_t = torch.cat((z, other))  # (2B, L)
         waited, end = not at_hand(x_t), s is not None
-        with fixed_shapes(waited and not end):  # where nothing is masked nothing is asked; at the end that is often
+        with fixed_shapes(waited and not end):  # sequences without a mask, frequent at t = 0, are left out
             rows = positions(self.process.movable(x_t).any(-1, keepdim=True))
         of = rows.index % len(batch)
         batch_part, noisy, time = batch.take(of), x_t[rows.index], t[of]

@@ -2,27 +2,31 @@
 
     q(x_t | x_0)     alpha_t x_0 + beta_t pi_t,  alpha_t = (1 - t) / C_t,  beta_t pi_t = (t m + c_t u) / C_t
                      m the mask, u uniform on the V tokens, c_t = B (t (1 - t))^{gamma/2}, C_t = 1 + c_t,
-                     B = 2^gamma p_u / (1 - p_u): at t = 1/2 a text has p_u of uniform tokens               (`Hybrid`)
-    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s, 1 a column of ones
+                     B = 2^gamma p_u / (1 - p_u), so the weight of u at t = 1/2 is p_u                    (`Hybrid`)
+    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)^T, a = alpha_t / alpha_s, 1 a column of ones
                                                                                                         (`Drifting`)
-    rates            R_t = -b I + 1 rho_t', b = -alpha'/alpha, rho_t = (beta_t pi_t)' + b beta_t pi_t
+    rates            R_t = -b I + 1 rho_t^T, b = -alpha'/alpha, rho_t = (beta_t pi_t)' + b beta_t pi_t
                      = [m + c_t (gamma/(2t) + 1 - gamma) u] / (C_t (1 - t))
-    network          mu takes the place of x_0 in the posterior (never the mask); given t itself
+    network          mu, a distribution of tokens (never the mask), takes the place of x_0 in the posterior;
+                     the network is conditioned on t itself
     bound            per unit of time, z = x_t, q_mu = alpha_t mu + beta_t pi_t, D(p, q) = p/q - log(p/q) - 1
 
         w_t [ KL(q(. | x_0) || q_mu) + D(q(z | x_0), q_mu(z)) ],   w_t = rho_t(z) / q(z | x_0)
 
-    loss weights     none: w_t; clip: w_t, at most 2; dynamic: 2 at a mask, 1 at a wrong token, and at the right one
-                     (B / V) e^{-lambda/2}, lambda = log (1 - t)/t, at most 2; dynamic-published: as the authors' code,
-                     (B / (V + 1)) e^{gamma/2 sigmoid(-t)} at the right one
+    loss weights     none: w_t
+                     clip: w_t, at most 2
+                     dynamic: 2 at a mask, 1 at a wrong token, (B / V) e^{-lambda/2} (at most 2) at the right token,
+                     lambda = log (1 - t)/t
+                     dynamic-published: as dynamic, with (B / (V + 1)) e^{gamma/2 sigmoid(-t)} (the authors' code)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | masks and random tokens | its own | LeaveOneOut | continuous; weighted | ancestral |
 
-Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the
-integral over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here only the weighted
-losses leave it out; the bound does not. gamma above 2 makes rates negative.
+Differences from the paper: alpha is exactly 1 at t = 0 and 0 at t = 1. So the prior and reconstruction terms are 0, and
+the bound is the integral over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here
+only the losses with other weights than w_t leave it out; the bound does not. gamma is at most 2: above, rates would be
+negative.
 """
 
 import functools
@@ -38,17 +42,18 @@ from ..core.process import Process
 from ..core.schedule import BISECTIONS, CLEAN, PRIOR, Schedule
 from .diffusion import Diffusion, per_position, summed
 
-T_EPS = 1e-4  # the weighted losses draw t this far from both ends
+T_EPS = 1e-4  # the losses with other weights sample t at this distance from both ends
 MAX_WEIGHT = 2.0
 
 
 class Hybrid(Schedule):
-    """alpha_t = (1 - u) / (1 + c_u), and c_u beside it; u is t, or runs from where alpha is `alpha_0` to where it is
-    `alpha_1`.
+    """Schedule alpha_t = (1 - u) / (1 + c_u), where u is t.
+
+    If `alpha_0` is below 1 or `alpha_1` above 0, u runs evenly from where alpha is `alpha_0` to where it is `alpha_1`.
 
     Args:
-        p_uniform: p_u, the fraction of uniform tokens at u = 1/2.
-        gamma: the power of c_u.
+        p_uniform: p_u, the weight of uniform noise at u = 1/2.
+        gamma: the power in c_u.
     """
 
     def __init__(self, p_uniform: float = 0.1, gamma: float = 1.0):
@@ -61,7 +66,7 @@ class Hybrid(Schedule):
         return _reached(self.alpha_0, self.B, self.gamma), _reached(self.alpha_1, self.B, self.gamma)
 
     def place(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-        """u, c_u and its slope in u at times t in [0, 1], (*, 1) each, and the slope of u in t."""
+        """Return u, c_u and dc_u/du at times t (*) in [0, 1], (*, 1) each, and du/dt."""
         low, high = self.ends
         u = (low + (high - low) * t)[..., None]
         within = (u * (1 - u)).clamp_min(0.0)
@@ -83,7 +88,7 @@ class Hybrid(Schedule):
 
 @functools.cache
 def _reached(alpha: float, B: float, gamma: float) -> float:
-    """The u at which (1 - u) / (1 + c_u) is alpha."""
+    """Find the u at which (1 - u) / (1 + c_u) is alpha, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
@@ -93,10 +98,10 @@ def _reached(alpha: float, B: float, gamma: float) -> float:
 
 
 class Drifting(Process):
-    """Noise whose distribution pi_t changes with time: Q_{s,t} = a I + 1 (n_t - a n_s)', n_t = beta_t pi_t, of
-    `Hybrid`.
+    """Noise of a `Hybrid` schedule, whose distribution pi_t changes with time.
 
-    Clean data never contains the mask, which is noised and restored as any token.
+    Q_{s,t} = a I + 1 (n_t - a n_s)^T, n_t = beta_t pi_t. Clean data never contains the mask. The mask does not absorb:
+    it may become a token again.
     """
 
     schedule: Hybrid
@@ -108,22 +113,22 @@ class Drifting(Process):
         self.blank = mask
 
     def noise(self, t: Tensor | float) -> Tensor:
-        """n_t = beta_t pi_t, (*) -> (*, K): nothing at CLEAN, the mask at PRIOR."""
+        """Noise n_t = beta_t pi_t, (*) -> (*, K): 0 at CLEAN, the mask at PRIOR."""
         t = self.as_time(t).to(self.prior)
         u, c, _, _ = self.schedule.place(t.clamp(0.0, 1.0))
         inside = (u * self.prior + c / (self.K - 1) * self.clean) / (1 + c)
         return torch.where(t.isinf()[..., None], self.prior * (t == PRIOR)[..., None], inside)
 
     def _added(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """a (*, 1), and what a step adds of each state, n_t - a n_s (*, K)."""
+        """Return a (*, 1), and n_t - a n_s (*, K), the noise that a step from s to t adds."""
         a = self._keep(s, t)
         return a, self.noise(t) - a * self.noise(s)
 
     def _rates(self, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """b (*, 1) and rho_t (*, K)."""
+        """Return b (*, 1) and rho_t (*, K)."""
         t = self.as_time(t).to(self.prior)
         u, c, _, pace = self.schedule.place(t)
-        # c' (1 - u) + c, no difference of large numbers
+        # c' (1 - u) + c without a difference of large numbers
         tokens = c * (self.schedule.gamma / 2 / u + 1 - self.schedule.gamma) / (self.K - 1)
         rho = pace * (self.prior + tokens * self.clean) / ((1 + c) * (1 - u))
         return self.schedule.beta(t).to(self.prior), rho
@@ -169,7 +174,7 @@ class Drifting(Process):
 
 
 class GIDD(Diffusion):
-    """Masks and random tokens, so that a token that stands may be wrong; see the module for the equations."""
+    """Diffusion with masks and random tokens, so a visible token may be wrong; see the module for the equations."""
 
     name = "gidd"
     system, paper, noise = "GIDD", "2503.04482", "masks and random tokens"
@@ -211,20 +216,20 @@ class GIDD(Diffusion):
         return vocabulary + 1
 
     def network_time(self, t: Tensor) -> Tensor:
-        """The time itself, as the authors' code has it."""
+        """Return t itself, as in the authors' code."""
         return t.float()
 
     def read(self, logits, x_t, t):
         return LeaveOneOut(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
 
     def weight(self, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-        """w_t = rho_t(x_t) / q(x_t | x_0), (*) -> (*): the weight of the bound, per unit of time."""
+        """Weight of the bound, w_t = rho_t(x_t) / q(x_t | x_0), per unit of time: (*) -> (*)."""
         _, rho = self.process._rates(t)
         here = self.process.marginal(x_0, t).gather(-1, x_t[..., None])[..., 0]
         return rho.gather(-1, x_t[..., None])[..., 0] / here
 
     def loss_weight(self, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-        """The weight of the loss that `weights` chooses, (*) -> (*)."""
+        """Weight of the loss, by the option `weights`: (*) -> (*)."""
         if self.config.weights == "none":
             return self.weight(x_0, x_t, t)
         if self.config.weights == "clip":

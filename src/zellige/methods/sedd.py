@@ -3,29 +3,37 @@
 
     q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 3.3, 5.1)
     network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), given sigma        (section 3)
-    scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it (published)
+    scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), nearly right for a network near 0 (published)
     bound            E_t sum_y R_t(y, x_t) [ v_y - u_y + u_y log(u_y / v_y) ], u the score given x_0  (theorem 3.6)
 
-With the process known this becomes, per unit of time and position,
+For the two processes the sum is, per unit of time and position,
 
     absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],
                             M = sum_y v_y,  m = (e^sigma - 1) M
     uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u        `uniform_bound`
 
-The first is the weighted cross-entropy of v / M and a term that is 0 only if M has its true value 1/(e^sigma - 1).
+The first is MDLM's weighted cross-entropy, of the distribution v / M, plus a term that is 0 only if M has its true
+value, 1/(e^sigma - 1).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, uniform | loglinear, geometric | Score | continuous | analytic (= ancestral), euler |
 
-Differences from the paper: `loss` is the paper's, the diffusion term alone. `bound` adds the endpoint terms: prior and,
-for geometric noise, which starts at alpha = exp(-sigma_min) < 1, reconstruction. In these absorbing noise reveals one
-token after another, by the clean posterior that follows from the score at t = 1 and 0; uniform noise denoises all
-tokens in one last step. A network may give a v > 0 that is the score of no distribution. Then sampling cuts negative
-probabilities off (see `Score`), and the bound is infinite if that of x_0 is cut off in the last step. Published times
-start at 1e-3, here at 0. Under uniform noise and at small sigma the published form loses its digits in float32; the one
-above does not. Infilling is exact for absorbing noise, and approximate for uniform noise, where the network does not
-know that given positions are clean.
+Differences from the paper.
+
+**The bound.** `loss` is the paper's, the diffusion term alone. `bound` adds the endpoint terms: prior and, for
+geometric noise, which starts at alpha = exp(-sigma_min) < 1, reconstruction. In both, absorbing noise reveals one token
+at a time, by the clean posterior that follows from the score at t = 1 and at t = 0. Uniform noise denoises all tokens
+in one last step.
+
+**Clipping.** A v > 0 need not be the score of a distribution. Sampling then clips negative probabilities (see `Score`).
+If the last step clips the probability of x_0, the bound is infinite.
+
+**Time and precision.** Published times start at 1e-3, here at 0. Under uniform noise and at small sigma, the published
+form loses its digits in float32; the one above does not.
+
+**Infilling** is exact for absorbing noise. It is approximate for uniform noise: the network does not know which
+positions are given.
 """
 
 from typing import ClassVar
@@ -102,9 +110,10 @@ class SEDD(Scored):
         return diffusion.summed(self, self.squared, batch, self.corrupt(batch, per_position(t), generator), t)
 
     def squared(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-        """sum_y R_t(y, x_t) (v_y - u_y)^2 / 2 at N positions, logits (N, K), the rest (N,): (N,) per unit of time.
+        """Squared error of the score, sum_y R_t(y, x_t) (v_y - u_y)^2 / 2: (N,) per unit of time.
 
-        As the score entropy it has its minimum where v is the mean of u, the true score.
+        Like the score entropy, its expectation is smallest where v is the mean of u, the true score. Shapes: logits
+        (N, K), x_0, x_t and t (N,).
         """
         v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))  # (N, K) each
         rates = self.process.rate_into(x_t, t)  # (N, K): R_t(y, x_t)

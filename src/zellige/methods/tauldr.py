@@ -1,24 +1,29 @@
 """tauLDR: A continuous time framework for discrete denoising models (Campbell et al. 2022, arXiv 2205.14987).
 
-Noise is a continuous-time Markov chain at each position, with rates R_t = beta_t R and sigma_t the integral of beta:
+The noise at each position is a continuous-time Markov chain with rates R_t = beta_t R; sigma_t is the integral of beta:
 
     q(x_t | x_0)     exp(R sigma_t): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
     network          mu = p(x_0 | x_t), softmax(logits) on the support {x_0: q(x_t | x_0) > 0}
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,  v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0) (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
-Here x ~ q_t(. | x_0) is the noisy sequence, Z(x) the rate at which the noise leaves it, and x~ the sequence after that
-jump; C does not depend on the network. With u the score given x_0 and C kept, L_CT is the mean over q_t of the generic bound,
-sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. `objective` chooses how it is estimated. Let psi_t be the distribution
-of x~ given x_0, and w = q_t(x~)/psi_t(x~). 1/w is a sum over positions (`tauldr_rows`):
+Here x ~ q_t(. | x_0) is the noisy sequence, Z(x) the rate at which the noise leaves x, and x~ the sequence after one
+jump of the noise from x. C does not depend on the network. With C, L_CT is the expectation over x of the generic bound
+(`core.bound`), summed over positions, where u is the score given x_0:
 
-    generic     all of it at x ~ q_t
-    two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
-    one-pass    2/(1 + 1/w) times all of it, at x or at x~ with probability 1/2 each           one network evaluation
-    one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first term without w
+    sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ],   u_y = q(y | x_0) / q(x | x_0)
 
-`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0]. It reads the first network evaluation,
-or with `auxiliary_pass` second the second one, as the published code of infilling does.
+`objective` chooses its estimator. Let psi_t be the distribution of x~ given x_0, and w = q_t(x~) / psi_t(x~); 1/w is a
+sum over positions (`tauldr_rows`). All take one network evaluation, except two-pass:
+
+    generic           the generic bound at x ~ q_t
+    two-pass          sum R (v - u) at x ~ q_t, plus w sum R u log(u / v) at x~ ~ psi_t
+    one-pass          2/(1 + 1/w) times the generic bound, at x or at x~ with probability 1/2 each (the default)
+    one-pass-biased   sum R (v - u) + w sum R u log(u / v), both at x~: as published, the first term without w
+
+`loss` adds a cross-entropy: `auxiliary` times the mean over positions of -log softmax(logits)[x_0]. With absorbing
+noise visible tokens add nothing to this mean, unless `auxiliary_at` is all. The logits are those of the first network
+evaluation or, with `auxiliary_pass` second, of the second one, as in the published code for infilling.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -26,20 +31,21 @@ or with `auxiliary_pass` second the second one, as the published code of infilli
 
 Differences from the paper.
 
-**The loss.** The published value drops C and may be negative; here C is kept, so `loss` is in nats, with the same gradient.
-The published one-pass form takes the first term at x~ without w, which is biased. With w it is unbiased, but near t = 0
-the weight is about 1/t with probability t. So much variance prevents training on short sequences. The random choice between
-x and x~ limits the weight to 2 (the balance heuristic of Veach & Guibas 1995).
+**The loss.** The published loss drops C and may be negative. Here `loss` includes C, so it is in nats; the gradient is
+the same. The published one-pass form has its first term at x~ without w, which is biased. With w it would be unbiased,
+but near t = 0 the weight is about 1/t with probability t, and this variance prevents training on short sequences. The
+random choice between x and x~ limits the weight to 2 (the balance heuristic of Veach & Guibas 1995).
 
-**The smallest time.** Published times start at 0.01. Here t = 0 is the point `min_time` of the noise schedule, so it has a
-little noise left. `bound` adds the jump from there to clean tokens, and the prior term; the published value has neither.
-The jump is needed for `prediction` mean, except with absorbing noise: as the noise vanishes, v_y grows as mu(x_0) / t for
-some x_0, and the bound would be infinite. But positions jump independently, which makes the bound looser by about the
-square of the noise at `min_time`. Hence the default 0.001. A mean must also be accurate there: its error must be below t.
-With leave-one-out, what the noise says of x_0 is built in.
+**The smallest time.** Published times start at 0.01. Here t = 0 is the time `min_time` of the noise schedule, which has
+a little noise. `bound` adds the jump from there to clean tokens, and the prior term; the published value has neither.
+For `prediction` mean the jump is needed, except with absorbing noise: as the noise vanishes, v_y grows as mu(x_0) / t
+for some x_0, so without the jump the bound would be infinite. In the jump positions are independent, which makes the
+bound looser by about the square of the noise at `min_time`. Hence the small default, 0.001. A mean must also be
+accurate there: its error must be below t. Leave-one-out has no such problem, since Bayes' rule adds what the noise says
+about x_0.
 
-**The rest.** The published sequence network gets its time rounded to 0; here it gets 1000 t. Infilling is approximate except
-for absorbing noise: the network does not know that given positions are clean.
+**Time and infilling.** The published network for sequences gets its time rounded to 0; here it gets 1000 t. Infilling
+is approximate except for absorbing noise: the network does not know which positions are given.
 """
 
 from collections.abc import Callable
@@ -60,12 +66,12 @@ from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of, table_of
 
-# of a logistic distribution is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
+# uniform part of a logistic head; a mean divides by q(x_t | x_0), so a larger part would cost much far from x_t
 LEAST = 1e-300
 
 
 class TauLDR(Diffusion):
-    """A CTMC of any rates, the network read as p(x_0 | x_t); see the module for the equations."""
+    """Diffusion by a continuous-time Markov chain with any rates; see the module for the equations."""
 
     name = "tauldr"
     system, paper, noise = "tauLDR", "2205.14987", "any continuous-time chain"
@@ -168,15 +174,15 @@ class TauLDR(Diffusion):
         return LeaveOneOut(self.process, logits.to(dtype).softmax(-1), x_t, t)  # float64: no state is impossible
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
-        """Logits (*, K) of clean tokens from what the head gives."""
+        """Logits (*, K) of clean tokens, from the outputs of the head."""
         if self.config.head == "logistic-within":
             return within(outputs, x_t, self.process.K)
         logistic = self.config.head == "logistic"
         return near(outputs, x_t, self.process.K, LEAST) if logistic else self.process.without_mask(outputs)
 
-    # ---------------------------------------------------------------------------------- the bound, and its two parts
+    # ---------------------------------------------------------------------------------- the bound and its two terms
     def moment(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """R_t(., x_t), the score u given x_0 and the network's v, of which the bound is made: (N, K) each."""
+        """R_t(., x_t), the score u given x_0, and the network's score v, from which the bound follows: (N, K) each."""
         return self.process.rate_into(x_t, t), score_given(self.process, x_0, x_t, t), score(self.read(logits, x_t, t))
 
     def cost(self, logits, x_0, x_t, t, s=None):
@@ -195,12 +201,11 @@ class TauLDR(Diffusion):
         rows: RowTables | None = None,
         unweighted: Callable[..., Tensor] | None = None,
     ) -> Tensor:
-        """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it:
-        (B,).
+        """Sum over the positions of x (B, L) of w (B,) times f of `moment`, plus the weighted cross-entropy: (B,).
 
-        `unweighted` of the moments is added without w.
+        `unweighted`, another function of `moment`, is added without w.
         """
-        share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # of one position's cross-entropy
+        share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # weight of the cross-entropy of one position
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
 
         def value(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor) -> Tensor:

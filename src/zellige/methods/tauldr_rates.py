@@ -1,8 +1,8 @@
 """Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and appendix E).
 
-Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary distribution (K,).
-All but `absorbing` are reversible: pi_i R_ij = pi_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise`
-makes it.
+Each function returns R (K, K) float64, the rates from row to column, whose rows sum to zero, and its stationary
+distribution pi (K,). All but `absorbing` are reversible: pi_i R_ij = pi_j R_ji. `Noise` makes a process of them, which
+multiplies R by beta_t (`matrices.CTMC`).
 """
 
 from dataclasses import dataclass
@@ -16,40 +16,42 @@ from ..core import process
 from ..core.curves import Exponential, LinearSigma
 from ..core.matrices import CTMC, afford
 
-ORDERED = ("gaussian", "birth-death")  # on a line of states
+ORDERED = ("gaussian", "birth-death")  # only for ordered states
 ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}
 SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says otherwise
 
 
 def uniform(K: int) -> tuple[Tensor, Tensor]:
-    """Rate 1 between any two states."""
+    """Rate 1 between any two states; the stationary distribution is uniform."""
     rate = torch.ones(K, K, dtype=torch.float64)  # tauLDR appendix E
     return _generator(rate), torch.full((K,), 1 / K, dtype=torch.float64)
 
 
 def birth_death(K: int) -> tuple[Tensor, Tensor]:
-    """Rate 1 to each neighbour on the line 0..K-1; the distribution is uniform."""
+    """Rate 1 to each neighbour on the line 0..K-1; the stationary distribution is uniform."""
     return _generator(_distance(K) == 1), torch.full((K,), 1 / K, dtype=torch.float64)  # tauLDR appendix E
 
 
 def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Tensor]:
-    """Towards a discretised Gaussian: of two states the one nearer to an end goes to the other with the rate
+    """Rates whose stationary distribution is a discretised Gaussian.
 
-        exp(-(d - 1)^2 / rate_sigma^2),   d their distance (two at the same distance from the ends: the lower one)
+    Of two states at distance d, the one nearer to an end jumps to the other with the rate
 
-    and the way back has the rate that detailed balance asks for. Units: states.
+        exp(-(d - 1)^2 / rate_sigma^2)
+
+    (at equal distance from the ends, the lower one). The reverse rate follows from detailed balance.
 
     Args:
-        rate_sigma: how far a jump goes.
-        target_sigma: of the distribution, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly
-            uniform.
+        rate_sigma: width of a jump, in states.
+        target_sigma: width, in states, of the stationary distribution, proportional to
+            exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); far above K, this is nearly uniform.
     """
     for name, sigma in (("rate_sigma", rate_sigma), ("target_sigma", target_sigma)):
         if not sigma > 0:
             raise InputError(f"`{name}` is {sigma:g}; it must be above 0")
     k, d = torch.arange(K, dtype=torch.float64), _distance(K)
     log_distribution = -((k - K / 2 + 1) ** 2) / (2 * target_sigma**2)
-    out = (k - (K - 1) / 2).abs()  # how far from the middle
+    out = (k - (K - 1) / 2).abs()  # distance from the middle
     inward = (out[:, None] > out) | ((out[:, None] == out) & (k[:, None] < k))
     back = torch.where(inward, 0.0, log_distribution - log_distribution[:, None])
     rate = torch.exp(back - (d - 1) ** 2 / rate_sigma**2)  # tauLDR appendix E
@@ -63,7 +65,7 @@ def absorbing(K: int, mask: int | None = None) -> tuple[Tensor, Tensor]:
 
 
 def gap(R: Tensor, distribution: Tensor) -> float:
-    """The rate at which the slowest mode of a reversible R decays: its smallest eigenvalue but 0, as a positive number.
+    """Decay rate of the slowest mode of a reversible R: the smallest non-zero eigenvalue of -R.
 
     >>> round(gap(*uniform(5)), 9)
     5.0
@@ -79,7 +81,7 @@ def _distance(K: int) -> Tensor:
 
 
 def _generator(rate: Tensor) -> Tensor:
-    """Rates off the diagonal as a generator."""
+    """Generator with these rates off the diagonal."""
     rate = rate.double().clone().fill_diagonal_(0.0)
     return rate - torch.diag(rate.sum(-1))
 
@@ -87,14 +89,14 @@ def _generator(rate: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------- processes
 @dataclass(frozen=True)
 class Noise:
-    """tauLDR's noise as it is chosen; `on` makes the process. What the numbers mean stands in the method's `Config`.
+    """Options of tauLDR's noise; `on` makes the process. `TauLDR.Config` describes the options.
 
-    Uniform and absorbing rates are mixtures, never K x K, with a linear sigma(t); those on a line of states are
-    matrices, with sigma(t) = base (growth^t - 1). R is divided by the decay of its slowest mode: alpha is what is left
-    of that mode.
+    Uniform and absorbing noise are a `Mixture`, without a K x K matrix, and sigma(t) is linear. Noise on ordered states
+    is a `CTMC`, with sigma(t) = base (growth^t - 1). Its R is divided by the decay rate of its slowest mode, so alpha
+    is the fraction of that mode that is left.
 
     Raises:
-        InputError: a number out of its range, or one that this noise does not have.
+        InputError: an option is out of range, or this noise has no such option.
     """
 
     kind: str
@@ -116,7 +118,7 @@ class Noise:
             raise InputError(f"`min_time` is {self.min_time:g}; it must be 0 or more, and below 1")
 
     def on(self, K: int) -> process.Process:
-        """The process on K states, the last of them the mask where it is absorbing."""
+        """Make the process on K states; with absorbing noise the last one is the mask."""
         if self.kind in ORDERED:
             afford(K)
             if K < 2:
@@ -132,6 +134,6 @@ class Noise:
         return make(K, LinearSigma(total * self.min_time, total))
 
     def _sigmas(self, K: int) -> tuple[float, float]:
-        """The paper's for 256 states in proportion, unless they are given."""
+        """The two widths; by default the paper's for 256 states, in proportion to K."""
         rate = max(1.0, 6 * K / 256) if self.rate_sigma is None else self.rate_sigma
         return rate, 2.0 * K if self.target_sigma is None else self.target_sigma

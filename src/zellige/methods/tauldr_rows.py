@@ -1,31 +1,31 @@
-"""tauLDR's objective: one jump of the noise, the terms at a position, and both from tables where a chain has many
-states.
+"""Objective of tauLDR (`methods.tauldr`): one jump of the noise, the two terms of the bound at a position, and tables
+that compute both for chains of many states.
 
-The jump: x~, the sequence x after it, and how much likelier a sequence is once it has happened. Of the positions that
-count one jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the
-distribution of x given x_0 and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~
-came from a sequence that differs at one position only, no sum over sequences is needed:
+Shapes: x_0, x (B, L); t (B,), one time per sequence; `counted` (B, L) bool, the positions that are noised.
+
+**The jump.** x~ is the sequence x after one jump of the noise. Among the counted positions, the one that jumps is
+sampled in proportion to z(x_i), the rate at which the noise leaves its state, and its new state by the rates from x_i.
+With q_t the distribution of x given x_0, and psi_t that of x~, tauLDR needs w = q_t(x~)/psi_t(x~). Since x~ and x
+differ at one position only, this takes no sum over sequences:
 
     1/w = psi_t(x~)/q_t(x~) = sum_i sum_y R(y, x~_i) u_i(x~)_y / (Z(x~) - z(x~_i) + z(y)),   and + 1 where Z(x~) = 0
 
-u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence
-that has y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
+u is the score given x_0, and Z(x) = sum_i z(x_i) the rate at which the noise leaves x. The denominator is Z of the
+sequence that has y in place of x~_i. The 1 is for a sequence that nothing can leave (all masks), where x~ is x itself.
 
-The tables (`RowTables`) hold the same sums for a batch with one time for each row, and so one matrix Q_{0,t}, from
-`core/matrices.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back. Of
-a mean:
+**The tables.** `RowTables` computes the same sums for a batch with one time per sequence, so with one matrix Q =
+Q_{0,t} each (`core.matrices`). A position needs rows of K x K tables and two products with Q, one forward and one
+backward. For a mean:
 
     w = mu / q(x | .)    v = w Q    rho = u / v    value = sum_y R(y, x) v_y (1 - rho_y + rho_y log rho_y)
-    d value / d v = R(., x) (1 - rho)       d value / d mu = (d value / d v) Q' / q(x | .)
+    d value / d v = R(., x) (1 - rho)       d value / d mu = (d value / d v) Q^T / q(x | .)
 
-Leave-one-out has v = mu Q / (mu Q)[x]. `leaving` is R v (1 - rho), `signal` the rest.
+Leave-one-out has v = mu Q / (mu Q)[x]. `leaving` is R v (1 - rho), `signal` the other term.
 
-mu is a softmax in float32, the logits being so; leave-one-out, which divides by what is left of it at x, takes it in
-the precision of the rest. Near t = 0 that is float64: w and Q reach from 1e-170 to 1e170. From where no entry of Q is
-below `FLAT`, it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what is far less
-than another (a rate below 1e-38) is lost. Nothing is gathered, masked or computed twice.
-
-Shapes: x_0, x (B, L), t (B,) one time for each row; `counted` (B, L) bool, the positions that are noised at all.
+**Precision.** Near t = 0 the tables are float64: w and Q have entries from 1e-170 to 1e170. Where no entry of Q is
+below `FLAT`, they are float32 for the sum of both terms: it adds K terms without signs, each right to 1e-7, and loses
+what is far smaller than the others (a rate below 1e-38). mu is a softmax in float32, like the logits. It takes the
+precision of the tables for leave-one-out, which divides by (mu Q)[x], and for `leaving` or `signal` alone.
 """
 
 import math
@@ -43,18 +43,18 @@ from ..core.prediction import score_given
 from ..core.process import Process
 from ..core.random import Randomness
 
-FLAT = 1e-12  # an entry of Q from which float32 has room: no number but of the smallest rates leaves 1e-24 to 1e24
-MANY = 64  # states, from which the tables pay
+FLAT = 1e-12  # smallest entry of Q for float32: all numbers but the smallest rates then lie in 1e-24 to 1e24
+MANY = 64  # number of states from which the tables are faster
 PART = 1 << 17  # numbers in one table of `after`
 
 
 def exits(process: Process) -> Tensor:
-    """z, the rate at which each state is left at beta = 1: (K,). Of a mixture with one alpha, or a CTMC."""
+    """Exit rate z of each state at beta = 1, (K,), for a mixture with one alpha or a CTMC."""
     return -process.R.diagonal() if isinstance(process, CTMC) else 1 - process.prior
 
 
 def jump(process: Process, x: Tensor, t: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
-    """x~ (B, L): x after the next jump of the noise at times t, at one position; x itself if none can jump."""
+    """Sample x~ (B, L): x after one jump of the noise at times t, at one position; x itself if none can jump."""
     leave = exits(process)[x] * counted
     stuck = leave.sum(-1, keepdim=True) == 0
     position = random.categorical(torch.where(stuck, 1.0, leave), generator)[:, None]
@@ -65,7 +65,7 @@ def jump(process: Process, x: Tensor, t: Tensor, counted: Tensor, generator: Ran
 
 @torch.no_grad()
 def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) -> Tensor:
-    """1/w = psi_t(x)/q_t(x) given x_0, how much likelier x is after one more jump: (B,)."""
+    """Ratio 1/w = psi_t(x)/q_t(x) given x_0: (B,)."""
     z = exits(process)
     leave = z[x] * counted
     total, at = leave.sum(-1), counted & process.movable(x)  # elsewhere nothing leads into x
@@ -81,39 +81,42 @@ def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) 
 
 
 def weight(after: Tensor) -> Tensor:
-    """w = q_t(x~)/psi_t(x~), (B,), from what `after` gives; 1 where that is 0, and x~ is no jump's end."""
+    """Weight w = q_t(x~)/psi_t(x~), (B,), from the result of `after`; 1 where that is 0: no jump leads to x~."""
     return torch.where(after > 0, 1 / after, 1.0)
 
 
 def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u,
-    v (*, K).
+    """First term of the bound, sum_y R (v - u), (*): the rate at which the model leaves x_t, less the true rate.
 
-    The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
+    It and `signal` may be computed at different sequences (tauLDR proposition 2).
+
+    Args:
+        into: R_t(., x_t), (*, K).
+        u: the score given x_0, (*, K).
+        v: the score of the model, (*, K).
     """
     return (into * (v - u)).sum(-1)  # tauLDR proposition 2, the first term
 
 
 def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """sum_y R u log(u / v), (*), as in `leaving`: the second term,
-    summed over all jumps of the noise that lead to x_t."""
+    """Second term of the bound, sum_y R u log(u / v), (*), over the jumps that lead to x_t; see `leaving`."""
     flow = into * u
     return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)  # tauLDR proposition 2, the second
 
 
 def both(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Their sum, (*): `continuous` from its rates and scores."""
+    """Sum of `leaving` and `signal`, (*): `core.bound.continuous` from its rates and scores."""
     return leaving(into, u, v) + signal(into, u, v)  # tauLDR proposition 2, its constant in it
 
 
 class RowTables:
-    """A batch of rows with a time each, (B,), on a CTMC.
+    """Tables of a CTMC for a batch with one time per sequence, (B,).
 
     Attributes:
         Q: Q_{0,t}, (B, K, K).
-        others: whether the prediction is leave-one-out, and no mean.
-        into: R(y, x) as (x, y), 0 on the diagonal.
-        beta: (B,)
+        others: whether the prediction is leave-one-out; else it is a mean.
+        into: (K, K), R(y, x) at index (x, y), 0 on the diagonal.
+        beta: beta_t, (B,).
     """
 
     def __init__(self, process: CTMC, table: LogTable, t: Tensor, others: bool):
@@ -123,13 +126,13 @@ class RowTables:
         self.flat = (self.Q.amin((-2, -1)) > FLAT).tolist()
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
-        """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
+        """Sample x_t ~ q(. | x_0), (B, L); positions that are not counted stay clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
         x_t = random.from_tables(lambda states: self.Q[rows, states], self.Q.shape[-1], x_0, generator)
         return torch.where(counted, x_t, x_0)
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
-        """As the function `after`: (B,)."""
+        """Same as the function `after`: (B,)."""
         total, K = (self.exits[x] * counted).sum(-1), len(self.exits)
         size, flows = max(1, part(x.device) // K), []
         rows = torch.arange(len(x), device=x.device)[:, None].expand_as(x).flatten()
@@ -141,11 +144,11 @@ class RowTables:
         return torch.where(counted, torch.cat(flows).view_as(total[:, None].expand_as(x)), 0.0).sum(-1) + (total == 0)
 
     def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
-        """f (`both`, `leaving`, `signal`) at N positions, their rows in order, from logits (N, K): (N,) float64."""
+        """f (`both`, `leaving` or `signal`) at N positions, ordered by sequence, from logits (N, K): (N,) float64."""
         return _Sum.apply(logits, self, f, x_0, x, row)
 
     def tables(self, rows: list[int], narrow: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Q of m rows, 1/Q as (x, x_0) and R_t(y, x) as (x, y), each (m, K, K); float32 if `narrow`."""
+        """Q of m sequences, 1/Q at index (x, x_0) and R_t(y, x) at (x, y): (m, K, K) each; float32 if `narrow`."""
         at, dtype = torch.tensor(rows, device=self.Q.device), torch.float32 if narrow else self.Q.dtype
         Q = self.Q[at].to(dtype)
         return Q, Q.mT.contiguous().reciprocal_(), (self.beta[at, None, None] * self.into).to(dtype)
@@ -161,8 +164,10 @@ def moments(
     x: Tensor,
     others: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The value (m, n) of f at n positions of each of m rows, its gradient (m, n, K) by the logits;
-    mu is their softmax."""
+    """Value (m, n) of f at n positions of each of m sequences, and its gradient (m, n, K) by the logits.
+
+    mu (m, n, K) is the softmax of the logits.
+    """
     row, at = torch.arange(len(x), device=x.device)[:, None], x[..., None]
     q, slope = inverse[row, x], into[row, x]
     v = (mu if others else q * mu) @ Q  # tauLDR proposition 1
@@ -185,13 +190,17 @@ def moments(
 
 
 def rows_of(process: Process, network: nn.Module, t: Tensor, others: bool = False) -> RowTables | None:
-    """The tables of rows at times t (B,), or None: of a network in float64, of few states, where an entry of Q is 0."""
+    """Tables of a batch at times t (B,); None where `table_of` is None."""
     table = table_of(process, network)
     return RowTables(process, table, t, others) if isinstance(process, CTMC) and table is not None else None
 
 
 def table_of(process: Process, network: nn.Module) -> LogTable | None:
-    """The logarithms of which `RowTables` are made, kept with the process; None where `rows_of` is."""
+    """Logarithms from which `RowTables` is made, cached with the process.
+
+    None if the process is not a CTMC in float64 with `MANY` states, the network is in float64 or has no parameters,
+    sigma is not in (0, inf) at both ends, or an entry of Q is too small (`LogTable.whole`).
+    """
     if not isinstance(process, CTMC) or process.K < MANY or process.R.dtype != torch.float64:
         return None
     dtypes = {p.dtype for p in network.parameters()}
@@ -209,7 +218,7 @@ class _Sum(torch.autograd.Function):
     def forward(ctx, logits, rows, f, x_0, x, row):
         N, K = logits.shape
         gradient, values = logits.new_empty(N + 1, K), logits.new_empty(N + 1, dtype=torch.float64)
-        kinds = [f is both and flat for flat in rows.flat]  # of the parts the flows cancel in their sum alone
+        kinds = [f is both and flat for flat in rows.flat]  # large terms cancel in the sum; a single term is float64
         for row_list, index in by_row(row, K, kinds):
             Q, inverse, into = rows.tables(row_list, kinds[row_list[0]])
             at, dtype = index.clamp_max(N - 1), Q.dtype if rows.others or f is not both else logits.dtype
