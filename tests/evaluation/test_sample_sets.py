@@ -289,6 +289,16 @@ def test_settled_says_how_many_steps_there_are():
     ] == [4]
 
 
+@pytest.mark.parametrize("sampler", ["blockwise", "semi_autoregressive"])
+def test_the_steps_of_blocks_are_those_of_each(sampler):
+    own = model("bd3lm", block=4) if sampler == "blockwise" else model("mdlm")
+    way = sample_sets.with_sampler(own, Way(sampler, 3, options={} if sampler == "blockwise" else {"block_length": 4}))
+    assert way.steps == 3
+    assert sample_sets.with_sampler(own, way) == way
+    drawn = sample_sets.draw_samples(own, way, 2)
+    assert max(drawn.calls) <= (3 + (sampler == "blockwise")) * (L // 4)
+
+
 def test_files_of_samples(tmp_path):
     sets = [
         Set(Way("ancestral", 4, 0.5), ["ab", "c"], [[0, 1], [2]], [3, 4], 7),

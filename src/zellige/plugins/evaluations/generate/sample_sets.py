@@ -38,6 +38,7 @@ from zellige.models.model import Model, fingerprint
 from zellige.samplers import choose_sampler
 from zellige.samplers.choice import PLAIN
 from zellige.samplers.growing import Redrawn
+from zellige.samplers.in_blocks import InBlocks
 from zellige.samplers.pairing import admissible, of_length
 from zellige.samplers.tau_leaping import Leap, LeapSummary
 from zellige.sampling.sample import watch
@@ -236,14 +237,15 @@ class ScoredSet:
 
 # ------------------------------------------------------------------------------------------------------------- which ways
 def with_sampler(model: Model, way: Way, length: int | None = None) -> Way:
-    """The same way with the sampler's name and the number of steps that it will make.
+    """The same way with the sampler's name and the number of steps that it will make, in blocks of each.
 
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
     """
     method = model.method
     sampler = choose_sampler(way.sampler or None, method, way.temperature, way.top_p, way.options)
     times = sampler.times(of_length(method, length or int(method.shape[0])), way.steps)
-    return replace(way, sampler=sampler.name, steps=len(times) - 1)
+    steps = int((times[:-1, 0] == times[0, 0]).sum()) if isinstance(sampler, InBlocks) else len(times) - 1
+    return replace(way, sampler=sampler.name, steps=steps)
 
 
 def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float] = ()) -> list[Way]:
