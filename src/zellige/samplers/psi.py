@@ -73,8 +73,13 @@ class Psi(Sampler):
     )
     kappa_early: str = option("like `kappa`, for the early steps, while t > `t_on`", default="1", check=rule_of)
     kappa_late: str = option("like `kappa`, for the last steps, at t <= `t_off`", default="1", check=rule_of)
-    t_on: float = option("time t at which `kappa` begins; t falls from 1 to 0", default=0.5, minimum=0, maximum=1)
-    t_off: float = option("time t at which `kappa` ends", default=0.1, minimum=0, maximum=1)
+    t_on: float = option(
+        "time t at which `kappa` begins; t falls from 1 to 0. With `pause`: the fraction of the steps that is left then",
+        default=0.5,
+        minimum=0,
+        maximum=1,
+    )
+    t_off: float = option("time t, or that fraction, at which `kappa` ends", default=0.1, minimum=0, maximum=1)
     pause: float | None = option(
         "fraction of unchanged tokens (alpha) at which time stands still during the steps of `kappa` (default: time goes on)",
         default=None,
