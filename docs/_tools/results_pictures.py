@@ -3,6 +3,7 @@
 python docs/_tools/results_pictures.py
 """
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from zellige import load
 from zellige.models import shipped
-from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
+from zellige.plugins.report.palette import BLUE, INK, LINES, SOFT, STYLE, VERMILION
 
 DOCS, STUDIES = Path(__file__).parents[1], Path(__file__).parents[2] / "studies"
 PAGE = DOCS / "evidence" / "results.md"
+INCLUDED, STORIES_START = "included-models", 5252  # steps at a constant rate, with which both models began
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?")
 
 
@@ -109,11 +111,38 @@ def curves(text: str) -> Figure:
     return figure
 
 
+def stories(text: str) -> Figure:
+    """Validation of three methods against the tokens read: `stories-mdlm` begins where `stories` stopped a constant rate."""
+    logs = {
+        "stories": shipped.FOLDER / "stories",
+        "stories-mdlm": shipped.FOLDER / "stories-mdlm",
+        "ar": STUDIES / INCLUDED,
+    }
+    rows = {name: [*csv.DictReader((folder / "log.csv").open())] for name, folder in logs.items()}
+    before = max(int(row["tokens"]) for row in rows["stories"] if int(row["step"]) <= STORIES_START)
+    figure = Figure(figsize=(6.6, 2.8), layout="constrained")
+    ax = figure.subplots()
+    for (name, log), (colour, dash) in zip(rows.items(), LINES):
+        seen = [row for row in log if row["validation"]]
+        x = [(int(row["tokens"]) + before * (name == "stories-mdlm")) / 1e6 for row in seen]
+        low, high, y = (
+            [float(row[key]) for row in seen] for key in ("validation_low", "validation_high", "validation")
+        )
+        ax.fill_between(x, low, high, color=colour, alpha=0.12, lw=0)
+        ax.plot(
+            x, y, marker="o", ms=3, color=colour, ls=dash, label=f"{name}: {'=' if name == 'ar' else '≤'} {y[-1]:.3f}"
+        )
+    ax.set(ylabel="nats/token, validation", xlabel="million tokens read", xlim=(0, None))
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
 PICTURES: dict[Path, tuple[Path, Callable[[str], Figure]]] = {
     STUDIES / "learning" / "learning.svg": (STUDIES / "learning" / "README.md", learning),
     STUDIES / "few-steps" / "few-steps.svg": (STUDIES / "few-steps" / "README.md", few_steps),
     STUDIES / "text8" / "text8.svg": (STUDIES / "text8" / "README.md", text8),
     DOCS / "pictures" / "results-curves.svg": (PAGE, curves),
+    STUDIES / INCLUDED / "stories.svg": (STUDIES / INCLUDED / "README.md", stories),
 }  # a picture: the page that it is drawn from, and by what
 
 

@@ -4,9 +4,8 @@
     python studies/half-hour/half_hour.py stories bd3lm "" "train.optimizer=muon train.lr=6e-3" --table curves.csv
 
 A variant is a list of settings, as `zellige train` has them without the dashes; "" has none of its own. Two more are the
-script's: `shape=linear` or `shape=late` (the rate falls to 0 along a line, from the beginning or in the last fifth) and
-`zero=1` (the last matrix of each residual branch begins at 0). All variants have the same text, network, batches and noise,
-unless they say otherwise.
+script's: `shape=linear` (the rate falls to 0 along a line from the beginning) and `zero=1` (the last matrix of each
+residual branch begins at 0). All variants have the same text, network, batches and noise, unless they say otherwise.
 
 First the variants take a step in turn, in one process, and the median of each one's processor time is its time of a step.
 The first variant gets `--steps` steps; each other gets the steps that take it equally long, so that a busy machine changes
@@ -78,11 +77,9 @@ class Learner:
 
     def rate(self) -> float:
         train = replace(self.config.train, steps=self.steps)
-        if self.shape == "cosine":
-            return learning_rate(train, self.done)
-        passed = self.done / self.steps
-        left = 1 - passed if self.shape == "linear" else min(1.0, (1 - passed) / 0.2)
-        return left * learning_rate(replace(train, decay="constant"), self.done)
+        if self.shape == "linear":
+            return (1 - self.done / self.steps) * learning_rate(replace(train, decay="constant"), self.done)
+        return learning_rate(train, self.done)
 
     def step(self) -> None:
         for group in self.optimizer.param_groups:
@@ -106,7 +103,7 @@ class Learner:
 
 def learner(data: Data, method: str, variant: str, steps: int, seed: int) -> Learner:
     settings: dict[str, str] = dict(pair.split("=") for pair in variant.split())
-    shape, zero = settings.pop("shape", "cosine"), bool(settings.pop("zero", ""))
+    shape, zero = settings.pop("shape", ""), bool(settings.pop("zero", ""))
     sections = with_settings(
         {
             "options": METHODS[method].Config(),

@@ -47,7 +47,7 @@ def test_round_trip(method):
         lr=st.floats(1e-12, 1e3),
         ema=st.floats(0, 0.9999999),
         betas=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
-        decay=st.sampled_from(["cosine", "constant"]),
+        decay=st.sampled_from(["cosine", "wsd", "constant"]),
         compile=st.booleans(),
         wandb=st.text(),
     )
@@ -119,7 +119,7 @@ def test_an_entry_that_is_missing_is_named(section):
         ({"ema": 1.0}, "`train.ema` is 1; it must be at least 0 and below 1"),
         ({"betas": (0.9, 1.5)}, "`train.betas` is 1.5; it must be at least 0 and below 1"),
         ({"clip": -1.0}, "`train.clip` is -1; it must be 0 or more"),
-        ({"decay": "linear"}, "`train.decay` is 'linear'; it must be cosine, constant or inverse-sqrt"),
+        ({"decay": "linear"}, "`train.decay` is 'linear'; it must be cosine, wsd, constant or inverse-sqrt"),
         ({"precision": "float16"}, "`train.precision` is 'float16'; it must be auto, float32, tf32 or bfloat16"),
         ({"validate_rows": 1}, "`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all"),
     ],

@@ -146,6 +146,8 @@ def test_rate():
     assert learning_rate(t, 200) == pytest.approx(0.0, abs=1e-12)
     constant = replace(t, decay="constant")
     assert {learning_rate(constant, s) for s in range(10, 300, 7)} == {2.0}
+    late = replace(t, decay="wsd")
+    assert [learning_rate(late, s) for s in (4, 50, 88, 99, 110, 200)] == pytest.approx([1.0, 2.0, 2.0, 1.0, 0.0, 0.0])
     root = replace(t, decay="inverse-sqrt")
     assert [learning_rate(root, s) for s in (4, 9, 39, 89)] == pytest.approx(
         [1.0, 2.0, 1.0, 2 / 3]

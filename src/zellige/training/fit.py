@@ -460,5 +460,7 @@ def learning_rate(train: Train, step: int) -> float:
     if train.decay == "inverse-sqrt":  # the published code's rsqrt_normalized_decay
         start = max(train.warmup, 1)
         return train.lr * warm * math.sqrt(start / max(step + 1, start))
+    if train.decay == "wsd":  # along a line in the last fifth
+        return train.lr * warm * min(max(1 - step / train.steps, 0.0) / 0.2, 1.0)
     share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
     return train.lr * warm * (1 + math.cos(math.pi * share)) / 2
