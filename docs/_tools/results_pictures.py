@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from zellige import load
 from zellige.models import shipped
-from zellige.plugins.report.palette import BLUE, INK, LINES, SOFT, STYLE, VERMILION
+from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
 DOCS, STUDIES = Path(__file__).parents[1], Path(__file__).parents[2] / "studies"
 PAGE = DOCS / "evidence" / "results.md"
@@ -114,15 +114,15 @@ def curves(text: str) -> Figure:
 def stories(text: str) -> Figure:
     """Validation of three methods against the tokens read: `stories-mdlm` begins where `stories` stopped a constant rate."""
     logs = {
-        "stories": shipped.FOLDER / "stories",
-        "stories-mdlm": shipped.FOLDER / "stories-mdlm",
-        "ar": STUDIES / INCLUDED,
+        "stories": shipped.FOLDER / "stories" / "log.csv",
+        "stories-mdlm": shipped.FOLDER / "stories-mdlm" / "log.csv",
+        "ar": STUDIES / INCLUDED / "ar.csv",
     }
-    rows = {name: [*csv.DictReader((folder / "log.csv").open())] for name, folder in logs.items()}
+    rows = {name: [*csv.DictReader(log.open())] for name, log in logs.items()}
     before = max(int(row["tokens"]) for row in rows["stories"] if int(row["step"]) <= STORIES_START)
     figure = Figure(figsize=(6.6, 2.8), layout="constrained")
     ax = figure.subplots()
-    for (name, log), (colour, dash) in zip(rows.items(), LINES):
+    for (name, log), (colour, dash) in zip(rows.items(), ((BLUE, "-"), (VERMILION, (0, (6, 2))), (INK, (0, (2, 1.5))))):
         seen = [row for row in log if row["validation"]]
         x = [(int(row["tokens"]) + before * (name == "stories-mdlm")) / 1e6 for row in seen]
         low, high, y = (
