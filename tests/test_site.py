@@ -211,7 +211,7 @@ def test_the_pictures_of_studies_show_the_rows_of_their_tables():
         "few-steps": ("Few steps", "total variation"),
         "text8": ("Text8, one network and one budget", "run"),
     }
-    assert {*corners, "results-curves"} == {picture.stem for picture in results_pictures.PICTURES}
+    assert {*corners, "results-curves", "stories"} == {picture.stem for picture in results_pictures.PICTURES}
     for picture, (page, _) in results_pictures.PICTURES.items():
         if picture.stem in corners:
             _, *rows = results_pictures.table(page.read_text(encoding="utf-8"), *corners[picture.stem])
@@ -227,6 +227,10 @@ def test_the_curves_of_results_are_those_of_the_included_models():
     }
     missing = [name for name, (_, bound, _) in ends.items() if f">{name}: ≤ {bound:.3f}<" not in picture]
     assert not missing, "make generate"
+    beside = (ROOT / "studies" / "included-models" / "stories.svg").read_text(encoding="utf-8")
+    logs = [(shipped.FOLDER / name / "log.csv").read_text(encoding="utf-8") for name in ("stories", "stories-mdlm")]
+    last = [float(log.splitlines()[-1].split(",")[7]) for log in logs]
+    assert all(f": ≤ {bound:.3f}<" in beside for bound in last), "make generate"
 
 
 def test_each_included_model_has_its_log_and_weights_among_the_main_numbers():

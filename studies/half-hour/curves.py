@@ -23,6 +23,7 @@ NAMES = {
     "train.precision=bfloat16": "AdamW",
     "train.optimizer=muon train.precision=bfloat16": "Muon at 3e-3",
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3": "Muon",
+    "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3 train.decay=wsd": "Muon, wsd",
 }
 LENGTHS = {"": 1000, ", longer": 2000, ", longest": 10_000}  # steps at most
 LOOKS = {
@@ -30,6 +31,7 @@ LOOKS = {
     "AdamW": LINES[0],
     "Muon at 3e-3": LINES[1],
     "Muon": ("blue", "-"),
+    "Muon, wsd": LINES[2],
 }
 Curve = list[tuple[float, float]]
 Panel = tuple[str, str, str]  # text, method, how long the trainings are

@@ -6,7 +6,7 @@ from . import bert, dream, flat, gpt2, hydra, llada, qwen, tauldr
 from .layout import Layout
 
 LAYOUTS: Registry[Layout] = Registry(
-    "layout", "zellige export --help", "zellige.layouts", Fits(lambda value: isinstance(value, Layout), "a Layout")
+    "format", "zellige export --help", "zellige.layouts", Fits(lambda value: isinstance(value, Layout), "a Layout")
 )
 LAYOUTS |= {
     layout.name: layout
