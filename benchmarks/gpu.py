@@ -27,6 +27,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.nn import Net
 from zellige.nn.network import unfilled
+from zellige.nn.precision import PRECISIONS
 from zellige.samplers import find, run
 from zellige.show.numbers import byte_size, flop_rate, percent, token_rate
 from zellige.training.cost import model_flops
@@ -36,7 +37,7 @@ from zellige.training.order import StepSeeds
 
 HERE = Path(__file__).parent
 METHOD_NAMES = ("mdlm", "sedd", "bd3lm", "ar")
-PRECISIONS = ("float32", "tf32", "bfloat16")  # of a GPU
+ON_GPU = [name for name in PRECISIONS if name != "int8"]
 SAMPLERS = {"mdlm": "ancestral", "bd3lm": "blockwise", "ar": "left_to_right"}
 
 
@@ -309,7 +310,7 @@ def main(words: list[str] | None = None) -> Path:
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial of this file")
     parser.add_argument("--batch", type=int, default=16, help="rows of a step, and texts that are drawn at once")
     parser.add_argument("--rounds", type=int, default=20, help="steps that are timed")
-    parser.add_argument("--precisions", nargs="+", default=PRECISIONS, choices=PRECISIONS, help="those of sampling")
+    parser.add_argument("--precisions", nargs="+", default=ON_GPU, choices=ON_GPU, help="those of sampling")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what is compiled")
     parser.add_argument("--only", nargs="+", default=[], help="words of what is to be measured: step mdlm, compiled")
     parser.add_argument("--out", type=Path, default=HERE, help="the folder of the page")

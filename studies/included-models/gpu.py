@@ -1,13 +1,14 @@
-"""Included models trained on one GPU, all at once, in the minutes that there are.
+"""Train the included models on one GPU, all at once, in a given number of minutes.
 
     python studies/included-models/gpu.py FOLDER --data DATA --minutes 20 [--models NAME ...]
 
 DATA holds stories/train.jsonl and stories/validation.jsonl, a story a line ({"text": ...}), and sudoku.csv. Each model has a
-process of its own: for three fifths of the time its rate is constant (FOLDER/NAME), then it falls to 0 (FOLDER/NAME-end), in as
-many steps as the first part says that there is time for. `ar` is a model beside `stories`, on the same text. What differs from
-`models.sh` is in MODELS: larger batches, and for texts dropout and weight decay, since the text is read some forty times.
+process of its own. For three fifths of the time its learning rate is constant (FOLDER/NAME). Then the rate falls to 0
+(FOLDER/NAME-end); the time of a step in the first part says how many steps the second can take. `ar` is not included: it is
+trained beside `stories`, on the same text. Batches are larger than in `models.sh`. Texts have dropout and weight decay, since
+they are read about forty times.
 
-A small model does not fill a GPU. Trainings side by side do, and take turns. `--batch 2 --device cpu` is a trial.
+One small model does not fill a GPU, several at once do. `--batch 2 --device cpu` is a trial.
 """
 
 import argparse
@@ -22,29 +23,32 @@ from zellige.models import shipped
 
 TEXT = (
     "--data.path {data}/stories/train.jsonl --data.validation {data}/stories/validation.jsonl --net.dropout 0.1 "
-    "--train.batch {batch:64} --train.lr 4e-3 --train.weight-decay 0.1 --train.validate-rows 128 --train.validate-every 400"
+    "--train.lr 4e-3 --train.weight-decay 0.1 --train.validate-rows 128 --train.validate-every 400"
 )
-MODELS = {  # the included model whose config it has, or none, the method, and options
-    "stories": ("stories", "bd3lm", TEXT),
-    "stories-mdlm": ("stories-mdlm", "mdlm", TEXT),
+MODELS = {  # the included model whose config it has, or none; method; batch; options
+    "stories": ("stories", "bd3lm", 64, TEXT),
+    "stories-mdlm": ("stories-mdlm", "mdlm", 64, TEXT),
     "ar": (
         "",
         "ar",
+        64,
         f"{TEXT} --data.pack packed --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 608 "
         "--net.conv 7",
     ),
     "sudoku": (
         "sudoku",
         "mdlm",
-        "--data.path {data}/sudoku.csv --train.batch {batch:256} --train.lr 3e-3 --train.validate-every 2000",
+        256,
+        "--data.path {data}/sudoku.csv --train.lr 3e-3 --train.validate-every 2000",
     ),
-    "nouns": ("nouns", "mdlm", "--train.batch {batch:256} --train.lr 5e-3 --train.validate-every 2000"),
+    "nouns": ("nouns", "mdlm", 256, "--train.lr 5e-3 --train.validate-every 2000"),
 }
 ALL = (
     "--train.optimizer muon --train.precision bfloat16 --train.workers 3 --train.samples 0 --train.no-tensorboard "
     "--train.seed 0"
 )
-CONSTANT, SPARE = 0.6, 0.85  # share of the time; how much of what is left the last steps may fill
+FIRST = "--train.decay constant --train.steps 1000000 --train.warmup 300 --train.ema 0.999"
+CONSTANT, SPARE = 0.6, 0.85  # share of the time at a constant rate; share of the rest that is planned, as times vary
 
 
 class Training:
@@ -52,9 +56,9 @@ class Training:
 
     def __init__(self, name: str, part: str, chosen: argparse.Namespace, *more: str):
         self.run, self.log = chosen.folder / f"{name}{part}", chosen.folder / f"{name}{part}.txt"
-        config, method, options = MODELS[name]
+        config, method, batch, options = MODELS[name]
         words = options.replace("{data}", str(chosen.data)).split()
-        words = [str(chosen.batch or word[7:-1]) if word.startswith("{batch:") else word for word in words]
+        words += ["--train.batch", str(chosen.batch or batch)]
         words += ["--config", str(shipped.FOLDER / config / "config.json")] if config else []
         words += [*ALL.split(), "--run", str(self.run)]
         words += ["--train.device", chosen.device, *(["--train.compile"] if chosen.device == "cuda" else []), *more]
@@ -67,7 +71,7 @@ class Training:
         return list(csv.DictReader(file.open())) if file.exists() else []
 
     def seconds(self) -> float | None:
-        """Of a step, lately."""
+        """Seconds of a step, over the last rows of the log; None while there are too few."""
         rows = self.rows()[-12:]
         if len(rows) < 3:
             return None
@@ -105,17 +109,7 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     began, total = time.monotonic(), 60 * chosen.minutes
-    constant = (
-        "--train.decay",
-        "constant",
-        "--train.steps",
-        "1000000",
-        "--train.warmup",
-        "300",
-        "--train.ema",
-        "0.999",
-    )
-    first = {name: Training(name, "", chosen, "--train.start", "", *constant) for name in chosen.models}
+    first = {name: Training(name, "", chosen, "--train.start", "", *FIRST.split()) for name in chosen.models}
     wait(began + CONSTANT * total, [*first.values()])
     seconds = {name: training.seconds() for name, training in first.items()}
     for training in first.values():
@@ -127,7 +121,7 @@ def main() -> None:
             print(f"{name}: too few steps; see {first[name].log}")
             continue
         steps = max(1, int(SPARE * left / each))
-        fall = ("--train.decay", "cosine", "--train.steps", str(steps), "--train.warmup", "20", "--train.ema", "0.998")
+        fall = f"--train.decay cosine --train.steps {steps} --train.warmup 20 --train.ema 0.998".split()
         last.append(Training(name, "-end", chosen, "--train.start", str(first[name].run), *fall))
     wait(began + total, last)
     for training in last:

@@ -237,7 +237,7 @@ class ScoredSet:
 
 # ------------------------------------------------------------------------------------------------------------- which ways
 def with_sampler(model: Model, way: Way, length: int | None = None) -> Way:
-    """The same way with the sampler's name and the number of steps that it will make, in blocks of each.
+    """The same way with the sampler's name and the number of steps that it will make; in blocks, in each block.
 
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
     """
