@@ -29,6 +29,8 @@ def model_of(name: str, **net: Any) -> Model:
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("mdlm", {}, {}),
     ("mdlm", {}, {"symmetries": 3}),
+    ("mdlm", {}, {"best_of": 3}),
+    ("mdlm", {"self_condition": True}, {"best_of": 2, "symmetries": 3}),
     ("mdlm", {"self_condition": True}, {}),
     ("mdlm", {"self_condition": True}, {"symmetries": 3}),
     ("mdlm", {"self_condition": True}, {"symmetries": 3, "sampler": "ancestral", "options": {"estimate": "carried"}}),

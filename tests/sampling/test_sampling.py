@@ -14,7 +14,7 @@ from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
-from zellige.models.decoding import DECODING
+from zellige.models.decoding import DECODING, WATCHED
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
 from zellige.samplers.smc import Constant, Group, Weighed
 from zellige.sampling.samples import Samples
@@ -26,7 +26,7 @@ def test_a_field_of_decoding_stands_everywhere():
         assert {*DECODING} <= {*inspect.signature(function).parameters}
     for command in (SampleOptions, InfillOptions):
         assert {f"--{name.replace('_', '-')}" for name in DECODING} <= {*flags(command)}
-    assert {*DECODING, "options"} == {*body.DecodingBody.model_fields}
+    assert {*WATCHED, "options"} == {*body.DecodingBody.model_fields}
     assert {*DECODING} <= {*defaults.names()}
 
 

@@ -70,6 +70,7 @@ class SamplingChoices(SamplerChoices, total=False):
     top_k: int | None
     guidance: float | None
     symmetries: int | None
+    best_of: int | None
     around: Callable[[Any], Any] | None
     count: int
     seed: int | Sequence[tuple[int, int]]

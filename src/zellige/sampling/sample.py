@@ -9,7 +9,7 @@ Importing this file imports no torch.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..base.arguments import checked
 from ..base.errors import InputError
@@ -186,22 +186,37 @@ class Sample(Sampling):
         """
         from ..models.model import as_model
         from ..samplers import Sampler
+        from .best_of import best_of, check_bounded
         from .samples import collect
 
         model = as_model(model)
-        trajectory = self.trajectory(model)
+        request = self.with_defaults(model)
+        if (number := request.best_of or 1) > 1:
+            check_bounded(model)
+        trajectory = request._candidates(number).trajectory(model)
         samples = collect(trajectory.frames(), see)
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
         if isinstance(self.seed, int):  # else they may be a part of other samples
             samples.some_allowed()
-        return replace(samples, request=self.with_defaults(model).saved(), distribution=distribution)
+        samples = replace(samples, distribution=distribution)
+        samples = samples if number == 1 else best_of(number, trajectory, samples)
+        return replace(samples, request=request.saved())
+
+    def _candidates(self, number: int) -> Self:
+        """The request for `number` candidates of each sample: those of sample k are `number` k and the next ones."""
+        seed = self.seed
+        if not isinstance(seed, int):
+            seed = [(of, number * k + j) for of, k in seed for j in range(number)]
+        return replace(self, count=number * self.count, seed=seed)
 
 
 @checked
 @takes(Sample, SamplerChoices)
 def watch(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "Iterator[Frame]":
     """Draw samples and return every step: frames of one batch after another, from the first state to the last.
+
+    `best_of` chooses among finished samples, so this function takes none, and leaves that of the model's defaults aside.
 
     Args:
         model: a `Model`, or the path or id of one.
@@ -210,7 +225,10 @@ def watch(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "Iterator[F
     Raises:
         InputError: as `Sample.trajectory`, before the first frame.
     """
-    return Sample.of(**choices).trajectory(model).frames()
+    request = Sample.of(**choices)
+    if request.best_of is not None:
+        raise InputError("`best_of` chooses among finished samples; leave it out, or use zellige.sample")
+    return request.trajectory(model).frames()
 
 
 @checked
@@ -237,9 +255,7 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
     request = Sample.of(**choices)
     if request.fixed is not None:
         request = replace(request, fixed=kinds.of(model.tokenizer).tokens(request.fixed))
-    may_forbid = request.reward is not None  # all samples, which `run` refuses
-    tokens = request.run(model).tokens if may_forbid else request.trajectory(model).tokens()
-    return shown(kinds.of(model.tokenizer), tokens)
+    return shown(kinds.of(model.tokenizer), request.run(model).tokens)
 
 
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":

@@ -119,6 +119,12 @@ class Samples(Record):
             summary=next((summary for summary in summaries if summary is not None), None),
         )
 
+    def take(self, numbers: Sequence[int]) -> "Samples":
+        """Select samples, in this order."""
+        parts = {name: ordered(numbers, getattr(self, name)) for name in ("texts", "tokens", "calls", "classes")}
+        summary = None if self.summary is None else type(self.summary).joined([self.summary], numbers)
+        return replace(self, **parts, summary=summary)
+
     def save(self, path: str | Path) -> None:
         """Write the samples: as JSON lines (.jsonl), one text a line (.txt), or as the JSON of a record."""
         path = Path(path)

@@ -95,6 +95,8 @@ class Zellige(LM):
         self.decoding = Decoding.of(**decoding)
         if self.decoding.guidance is not None:
             raise InputError("`guidance` needs a class, and a task gives none; leave it out")
+        if self.decoding.best_of is not None:
+            raise InputError("`best_of` chooses among finished samples, and a task takes each as it is; leave it out")
         self._device = usable(_device(device))
         self.model.to(self._device)
         self._sampler({})  # raises at once where a sampler or an option is wrong

@@ -23,7 +23,7 @@ from zellige.models.class_names import find_classes
 from zellige.models.model import Model, as_model
 from zellige.sampling.choices import InfillChoices, SamplingChoices
 from zellige.sampling.infill import infill
-from zellige.sampling.sample import sample, watch
+from zellige.sampling.sample import Sample, sample
 from zellige.sampling.tokens import flat_rows
 from zellige.show.kinds import of
 
@@ -81,7 +81,9 @@ class Pipeline:
 
     def check(self, how: dict[str, Any]) -> None:
         """InputError where the model does not support the choices, as far as that can be checked without a text."""
-        watch(self.model, **{name: value for name, value in how.items() if name != "mask_token"})
+        Sample.of(**{name: value for name, value in how.items() if name != "mask_token"}).trajectory(
+            self.model
+        ).frames()
 
     def __repr__(self) -> str:
         choices = "".join(f", {name}={value!r}" for name, value in self.choices.items())

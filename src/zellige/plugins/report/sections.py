@@ -11,7 +11,7 @@ from zellige.base.schema import read_lines
 from zellige.data.rows import Rows
 from zellige.evaluation.result import Result, fullest
 from zellige.models.checkpoint.layout import sample_files
-from zellige.models.decoding import described
+from zellige.models.decoding import as_watched, described
 from zellige.models.model import Model
 from zellige.sampling.masked_text import approximate
 from zellige.sampling.sample import watch
@@ -138,8 +138,8 @@ def by_defaults(model: Model | None) -> str:
     if model is None or not model.defaults:
         return ""
     return (
-        f"The samples are drawn by the model's defaults: {described(model.defaults)}; zellige sample --no-defaults draws "
-        "from its own distribution, which the bound is about."
+        f"The samples are drawn by the model's defaults: {described(as_watched(model.defaults))}; zellige sample "
+        "--no-defaults draws from its own distribution, which the bound is about."
     )
 
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from zellige.base.errors import unknown
 from zellige.base.requests import options_of
-from zellige.models.decoding import DECODING, Decoding
+from zellige.models.decoding import WATCHED, Decoding
 from zellige.samplers import every_option
 
 
@@ -43,7 +43,7 @@ class Decoded(Body):
     def decoding(self) -> dict[str, Any]:
         """The fields of `Decoding` and the options of the sampler that are given;
         InputError where there is none of a name."""
-        fields, names = {name: getattr(self, name) for name in DECODING}, {**options_of(Decoding), **every_option()}
+        fields, names = {name: getattr(self, name) for name in WATCHED}, (*WATCHED, *every_option())
         for name in self.options:
             if name not in names:
                 raise unknown("option", name, names)
@@ -53,5 +53,5 @@ class Decoded(Body):
 DecodingBody = create_model(  # its fields are of the kinds of those of `Decoding`, which checks their ranges
     "DecodingBody",
     __base__=Decoded,
-    **{name: (option.kind | None, None) for name, option in options_of(Decoding).items()},  # pyright: ignore[reportArgumentType, reportCallIssue]
+    **{name: (options_of(Decoding)[name].kind | None, None) for name in WATCHED},  # pyright: ignore[reportArgumentType, reportCallIssue]
 )

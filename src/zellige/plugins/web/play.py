@@ -23,7 +23,7 @@ from zellige.methods.method import Method
 from zellige.models import shipped
 from zellige.models.averaged import is_symmetric
 from zellige.models.class_names import class_names, find_classes
-from zellige.models.decoding import Decoding
+from zellige.models.decoding import WATCHED, Decoding, as_watched
 from zellige.models.model import Model, identity, unit
 from zellige.plugins.evaluations.bracket.gaps import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from zellige.plugins.report.page import asset
@@ -51,7 +51,7 @@ LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 def page_options(sampler: type[samplers.Sampler]) -> dict[str, Option]:
     """The options that the page lists for a sampler: those of the sampler,
     and the fields of `Decoding` that no sampler has."""
-    options = {name: option for name, option in options_of(Decoding).items() if name not in samplers.every_option()}
+    options = {name: options_of(Decoding)[name] for name in WATCHED if name not in samplers.every_option()}
     return {name: option for name, option in (options | options_of(sampler)).items() if name not in LAID_OUT}
 
 
@@ -141,7 +141,7 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
         "template": chat.template_of(model.tokenizer).plain if kind.name == "text" else "",
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
-        "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
+        "sampler": getattr(model.method, "sampler", "ancestral"), "advice": as_watched(model.defaults),
         "classes": class_names(model), "labels": labels, "symmetric": is_symmetric(model),
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size,
         "steps": usual_steps(model.method),

@@ -41,8 +41,7 @@ from zellige.samplers.growing import Redrawn
 from zellige.samplers.in_blocks import InBlocks
 from zellige.samplers.pairing import admissible, of_length
 from zellige.samplers.tau_leaping import Leap, LeapSummary
-from zellige.sampling.sample import watch
-from zellige.sampling.samples import collect
+from zellige.sampling.sample import Sample
 from zellige.sampling.trajectory import Frame
 
 from .judge import Judge, JudgeReading, read_texts
@@ -328,13 +327,13 @@ def draw_samples(
     choices: dict[str, Any] = {field.name: getattr(decoding, field.name) for field in fields(Decoding)} | way.choices
     choices["count"] = 1 if classes else count
     choices["classes"] = [classes[i % len(classes)] for i in range(count)] if classes else ()
-    frames = watch(model, **choices, seed=seed, length=length, batch=batch, defaults=False, fixed=fixed)
+    request = Sample.of(**choices, seed=seed, length=length, batch=batch, defaults=False, fixed=fixed)
 
     def report_frame(frame: Frame) -> None:
         if progress:
-            progress(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
+            progress(frame.first * frame.steps + len(frame.x) * frame.step, frame.count * max(frame.steps, 1))
 
-    samples = collect(frames, report_frame)
+    samples = request.run(model, report_frame)
     return Set(
         way,
         samples.texts,

@@ -577,7 +577,8 @@ def _record(
     if model is not None:
         protocol |= {"network": model.method.precision, "weights": which_weights(model)}
         about["length"] = length or request.length or int(model.method.shape[0])
-        about |= {} if request.symmetries is None else {"symmetries": request.symmetries}
+        more = {"symmetries": request.symmetries, "best_of": request.best_of}
+        about |= {name: value for name, value in more.items() if value is not None}
     full_protocol = SamplesProtocol(
         draws=f"samples of {request.samples}" if request.samples else sample_sets.DRAWS,
         definitions={**metrics.definitions(points[0].measures), **(definitions or {})},

@@ -1,0 +1,117 @@
+"""Best of N: the likeliest of the candidates, which are the samples of the same seed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import zellige
+from sampling.test_calls import model_of
+from zellige import InputError
+from zellige.core.batch import Batch
+from zellige.sampling import best_of as module
+from zellige.sampling.best_of import DRAWS, best_of
+
+N = 5
+BEGINNING = torch.tensor([[2, 0, 3, *13 * [-1]]])
+GIVEN = torch.tensor([[2, -1, 0, -1, -1, 3, 1, -1, -1, 0, -1, -1, -1, 2, -1, -1]])
+
+
+def nats(model: Any, rows: Any, draws: int = 400, **more: Any) -> torch.Tensor:
+    """The bound of each row, the mean of so many draws: (N,)."""
+    x = torch.as_tensor(rows)
+    batch = Batch(x, **more).take(torch.arange(len(x)).repeat(draws))
+    return model.method.bound(batch, torch.Generator().manual_seed(1)).reshape(draws, -1).mean(0)
+
+
+@pytest.mark.parametrize("name", ["ar", "mdlm", "bd3lm", "udlm"])
+@torch.no_grad()
+def test_it_is_the_likeliest_of_the_samples_of_that_seed(name, monkeypatch):
+    monkeypatch.setattr(module, "DRAWS", 64)  # few draws are noisy
+    model = model_of(name)
+    candidates = zellige.Sample(count=3 * N, seed=4, steps=6).run(model)
+    chosen = zellige.Sample(count=3, seed=4, steps=6, best_of=N).run(model)
+    values, wide = nats(model, candidates.tokens).reshape(3, N), 0
+    for k, row in enumerate(chosen.tokens):
+        group = candidates.tokens[N * k : N * k + N]
+        assert row in group
+        value = values[k, group.index(row)]
+        assert value < values[k].median()
+        wide += bool(values[k].max() - values[k].min() > 1)
+    assert wide == 3
+    assert chosen.distribution is not None
+    assert chosen.distribution.key.endswith(f"best of {N}")
+    alone = zellige.Sample(count=1, seed=[(4, 1)], steps=6, best_of=N).run(model)
+    assert alone.tokens == chosen.tokens[1:2]
+
+
+@torch.no_grad()
+def test_of_an_exact_model_it_is_the_likeliest_itself():
+    model = model_of("ar")
+    candidates = zellige.Sample(count=40, seed=1).run(model)
+    chosen = zellige.Sample(count=1, seed=1, best_of=40).run(model)
+    values = nats(model, candidates.tokens, draws=1)
+    assert chosen.tokens[0] == candidates.tokens[int(values.argmin())]
+    assert chosen.calls == [sum(candidates.calls) + 40]
+
+
+@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "udlm", "ar"])
+def test_the_bound_is_given_what_is_given(name, monkeypatch):
+    model, seen = model_of(name), []
+    bound = type(model.method).bound
+    monkeypatch.setattr(
+        type(model.method), "bound", lambda self, batch, g=None: (seen.append(batch), bound(self, batch, g))[1]
+    )
+    given = BEGINNING if name in ("ar", "bd3lm") else GIVEN
+    filled = zellige.Sample(fixed=given, count=2, best_of=3, seed=2, steps=4, options={}).run(model)
+    assert all(row[i] == t for row in filled.tokens for i, t in enumerate(given[0].tolist()) if t >= 0)
+    assert len(seen) == 6
+    assert all(len(batch) == (1 if name == "ar" else DRAWS) for batch in seen)
+    assert all(torch.equal(batch.mask, (given < 0).expand(len(batch), -1)) for batch in seen)
+
+
+def test_each_class_has_its_own_candidates(monkeypatch):
+    model, seen = model_of("mdlm", classes=3), []
+    bound = type(model.method).bound
+    monkeypatch.setattr(
+        type(model.method),
+        "bound",
+        lambda self, batch, g=None: (seen.append(batch.condition), bound(self, batch, g))[1],
+    )
+    found = zellige.Sample(classes=(2, 0), count=2, best_of=3, steps=3).run(model)
+    assert [int(label) for label in found.classes if label is not None] == [2, 2, 0, 0]
+    assert [int(condition[0]) for condition in seen] == 6 * [2] + 6 * [0]
+    drawn = zellige.Sample(classes=(2, 0), count=6, steps=3).run(model)
+    assert all(row in drawn.tokens[3 * k : 3 * k + 3] for k, row in enumerate(found.tokens))
+
+
+def test_a_text_that_ended_comes_first_and_its_end_counts(monkeypatch):
+    model = model_of("ar")
+    trajectory = replace(zellige.Sample(count=4).trajectory(model), end=3)
+    samples = zellige.Sample(count=4, seed=2).run(model)
+    rows = [[0] * 16, [1, 2, 0], [1] * 16, [2] * 16]
+    samples = replace(samples, tokens=rows, distribution=None)
+    values = {16: 0.1, 3: 5.0}
+    monkeypatch.setattr(module, "nats_per_token", lambda of, k, row, draws: values[len(row)])
+    assert best_of(4, trajectory, samples).tokens == [[1, 2, 0]]
+    assert best_of(2, trajectory, samples).tokens == [[1, 2, 0], [1] * 16]
+    monkeypatch.undo()
+    whole = nats(model, [[1, 2, 0, 3]], draws=1).item() / 4
+    assert module.nats_per_token(trajectory, 1, [1, 2, 0], 1) == pytest.approx(whole, rel=1e-5)
+
+
+def test_infilled_texts_have_the_candidates_that_infill_draws():
+    fill: dict[str, Any] = {"seed": 3, "steps": 4, "temperature": 1.0, "defaults": False}
+    text = "C_C_C"
+    several = zellige.infill("molecules", text, count=8, **fill)
+    assert zellige.infill("molecules", text, count=2, best_of=4, **fill)[0] in several[:4]
+
+
+def test_where_there_is_nothing_to_choose_by_it_says_so():
+    with pytest.raises(InputError, match="`best_of` compares bounds, and csm defines none"):
+        zellige.sample(model_of("csm"), best_of=2)
+    with pytest.raises(InputError, match="`best_of` chooses among finished samples"):
+        zellige.watch(model_of("mdlm"), best_of=2)
+    with pytest.raises(InputError, match="best_of"):
+        zellige.sample(model_of("mdlm"), best_of=0)
