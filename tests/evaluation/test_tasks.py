@@ -13,12 +13,12 @@ from zellige.evaluation import metrics, tasks
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.plugins.evaluations.generate import sample_sets
 from zellige.plugins.evaluations.generate.request import EvaluateSamples
 from zellige.plugins.kinds.molecules import task as asked_of_molecules
 from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.plugins.kinds.puzzles import task
 from zellige.plugins.kinds.puzzles.sudoku import grids4
+from zellige.sampling.sample import Sample
 
 
 class Texts:
@@ -106,10 +106,8 @@ def test_metrics_of_molecules():
 
 def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     """Every strength of guidance is a set of its own, drawn with it; the real molecules are valid and have their own classes."""
-    strengths, watch = [], sample_sets.watch
-    monkeypatch.setattr(
-        sample_sets, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how)
-    )
+    strengths, run = [], Sample.run
+    monkeypatch.setattr(Sample, "run", lambda self, *more: strengths.append(self.guidance) or run(self, *more))
     record = EvaluateSamples(count=8, steps=4, classes=("1+",), guidances=(0.0, 2.0), reference="train").run("model")
     assert strengths == [0.0, 2.0] == [point.way.guidance for point in record.points]
     assert record.judge == "molecules"

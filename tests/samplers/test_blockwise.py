@@ -324,7 +324,7 @@ def test_texts_end_where_they_repeat_themselves(monkeypatch):
             Blockwise,
             {"fixed": [0, -1, 1, 1, 2, -1]},
             "position 4 is given and lies right of a gap; own writes from left to right and cannot see "
-            "it, use a model of mdlm, md4 or radd, such as the included stories-mdlm",
+            "it; add `best_of` 32, to choose among candidates by what follows, or use a model of mdlm, md4 or radd",
         ),
     ],
 )

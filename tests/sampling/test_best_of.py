@@ -10,11 +10,13 @@ import zellige
 from sampling.test_calls import model_of
 from zellige import InputError
 from zellige.core.batch import Batch
+from zellige.data.tokenizer import Integers
 from zellige.sampling import best_of as module
 from zellige.sampling.best_of import DRAWS, best_of
 
 N = 5
 BEGINNING = torch.tensor([[2, 0, 3, *13 * [-1]]])
+GAP = torch.tensor([[3, 2, 1, 2, 1, 3, -1, -1, 2, 1, 3, 0, 0, 2, 2, 0]])
 GIVEN = torch.tensor([[2, -1, 0, -1, -1, 3, 1, -1, -1, 0, -1, -1, -1, 2, -1, -1]])
 
 
@@ -69,6 +71,27 @@ def test_the_bound_is_given_what_is_given(name, monkeypatch):
     assert len(seen) == 6
     assert all(len(batch) == (1 if name == "ar" else DRAWS) for batch in seen)
     assert all(torch.equal(batch.mask, (given < 0).expand(len(batch), -1)) for batch in seen)
+
+
+@pytest.mark.parametrize("name", ["ar", "bd3lm"])
+@torch.no_grad()
+def test_a_gap_is_filled_by_what_follows(name, monkeypatch):
+    """Two tokens in the middle, which the sampler draws from those before them: of all fillings the likeliest."""
+    monkeypatch.setattr(module, "DRAWS", 256)
+    model = model_of(name)
+    model.tokenizer = Integers(4)  # the rules of Sudoku are no part of it
+    with pytest.raises(InputError, match="right of a gap"):
+        zellige.Sample(fixed=GAP).run(model)
+    filled = zellige.Sample(fixed=GAP, best_of=250, seed=2, steps=8).run(model)
+    all_rows = GAP.repeat(16, 1)
+    all_rows[:, 6:8] = torch.cartesian_prod(torch.arange(4), torch.arange(4))
+    free = torch.arange(16) >= 6
+    values = nats(model, all_rows, draws=1 if name == "ar" else 1500, mask=free.expand(16, -1))
+    first, second = values.sort().values[:2]
+    assert second - first > 0.15
+    assert torch.equal(torch.tensor(filled.tokens), all_rows[values.argmin()][None])
+    if name == "ar":  # what follows decides
+        assert nats(model, all_rows[:, :8], draws=1).argmin() != values.argmin()
 
 
 def test_each_class_has_its_own_candidates(monkeypatch):

@@ -172,7 +172,7 @@ def _note(request: "Sample | Infill", model: "Model", terminal: Terminal) -> Non
 
     prompt = request.prompt if isinstance(request, Sample) else None
     if isinstance(request, Sample):
-        trajectory = request.trajectory(model)
+        trajectory = request.trajectory(model, request.best_of or 1)
         trajectory.frames()
         if trajectory.lengths:
             sizes = sorted(map(int, counts_of_lengths(model)))

@@ -107,7 +107,7 @@ class Blockwise(InBlocks, Growing):
     def expected_calls(self, method: Diffusion, times, free):
         """Expected evaluations of the inner sampler in each block, and those that read the context; None if texts may
         end early."""
-        if self.ending != Ending():
+        if self.ending != Ending() or self.ahead:
             return None
         first_block, stride, window = self.layout(method)
         has_cache, N, read, total = 0 < method.block < method.window, method.shape[0], 0, 0.0
@@ -141,7 +141,9 @@ class Blockwise(InBlocks, Growing):
         return self.ending.entropy is None and self.inner.has_fixed_shape(inside, (shape[0], first_block))
 
     def admit(self, method: Diffusion, fixed):
-        check_given(method, fixed, *self.layout(method)[:2])
+        first_block, stride, _ = self.layout(method)
+        if not self.ahead:
+            check_given(method, fixed, first_block, stride)
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state, (first_block, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)

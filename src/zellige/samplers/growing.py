@@ -194,6 +194,14 @@ class Growing(Sampler):
         maximum=REDRAW,
     )
 
+    ahead: bool = option(
+        "tokens may be given right of a gap, where this sampler does not see them: for candidates, of which those stay under "
+        "which these tokens are likely",
+        default=False,
+        kw_only=True,
+        hidden=True,
+    )
+
     def __post_init__(self):
         if self.redraw and self.entropy is None:
             raise InputError(
@@ -308,5 +316,5 @@ def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -
         where = int(wrong.any(0).nonzero()[0])
         raise InputError(
             f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
-            "it, use a model of mdlm, md4 or radd, such as the included stories-mdlm"
+            "it; add `best_of` 32, to choose among candidates by what follows, or use a model of mdlm, md4 or radd"
         )

@@ -57,7 +57,8 @@ class LeftToRight(Growing):
 
     def admit(self, method, fixed):
         window_of(method, self.window)
-        check_given(method, fixed, 1, 1)
+        if not self.ahead:
+            check_given(method, fixed, 1, 1)
 
     def init(self, method, shape, *, fixed=None, generator=None):
         check(self, method)

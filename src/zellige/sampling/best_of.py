@@ -5,6 +5,9 @@ given the tokens that were given, divided by the length, the end token included:
 numbers for all candidates. A text that has ended comes before one that has not, since a text that repeats itself for ever is
 likely, token by token.
 
+A sampler that writes from left to right does not see what is given right of a gap (`Growing.ahead`). There the bound counts
+these tokens too. So the candidate stays after which they are likely; of very many, the likeliest filling.
+
 The likeliest candidate has fewer errors than one sample, and fewer rare words: as at a lower temperature, the distribution is
 no longer the model's.
 """
@@ -62,7 +65,9 @@ def nats_per_token(trajectory: Trajectory, number: int, tokens: Sequence[int], d
     row = torch.tensor([*tokens, end] if end is not None and len(tokens) < of.length else [*tokens])
     given = torch.full_like(row, -1) if of.fixed is None else of.fixed[number * len(of.fixed) // of.count, : len(row)]
     row, given = row[given != HIDDEN], given[given != HIDDEN]
-    free = None if method.parameterization == "insertion" else (given < 0)[None]  # which moves given tokens
+    free = given < 0
+    free = free.long().cummax(0).values.bool() if of.sampler.grows else free
+    free = None if method.parameterization == "insertion" else free[None]  # it moves given tokens
     label = None if of.condition is None else of.condition[number]
     batch = Batch(row[None], free, condition=None if label is None else label[None])
     device = next((p.device for p in method.parameters()), row.device)

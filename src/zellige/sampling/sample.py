@@ -83,21 +83,36 @@ class Sample(Sampling):
 
         return [chat.prompt_of(tokenizer, [{"role": "user", "content": text}]) for text in self.given_texts()]
 
-    def trajectory(self, model: "ModelSource") -> "Trajectory":
+    def trajectory(self, model: "ModelSource", candidates: int = 1) -> "Trajectory":
         """The request resolved for a model.
+
+        Args:
+            candidates: of each sample, one after another; `best_of` then chooses (`run`).
 
         Raises:
             InputError: unknown sampler, one that the method does not support, an option that it does not take, a number
                 out of its range, a prompt that is too long or not in the vocabulary, a class that the model does not
                 know.
         """
+        from ..models.model import as_model
+
+        return self._candidates(candidates)._trajectory(as_model(model), candidates > 1)
+
+    def _candidates(self, number: int) -> Self:
+        """The request for `number` candidates of each sample: those of sample k are `number` k and the next ones."""
+        seed = self.seed
+        if not isinstance(seed, int):
+            seed = [(of, number * k + j) for of, k in seed for j in range(number)]
+        return replace(self, count=number * self.count, seed=seed)
+
+    def _trajectory(self, model: "Model", ahead: bool) -> "Trajectory":
+        """The request resolved. `ahead`: tokens may be given where the sampler does not see them."""
         from ..models.class_names import class_names, text_classes
         from ..models.ends import end_token, trained_on_documents
-        from ..models.model import as_model
+        from ..samplers.growing import Growing
         from ..samplers.sampler import check
         from .trajectory import Trajectory, wrapped
 
-        model = as_model(model)
         request = self.with_defaults(model).steered()
         if request.symmetries not in (None, 1):
             from ..models.averaged import averaged
@@ -114,6 +129,8 @@ class Sample(Sampling):
                 f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
             )
         sampler = request.sampler_for(model.method, end)
+        if ahead and self.fixed is not None and isinstance(sampler, Growing):
+            sampler = replace(sampler, ahead=True)
         if self.reward is not None or getattr(sampler, "particles", None) is not None:
             from .reward import check_particles
 
@@ -193,7 +210,7 @@ class Sample(Sampling):
         request = self.with_defaults(model)
         if (number := request.best_of or 1) > 1:
             check_bounded(model)
-        trajectory = request._candidates(number).trajectory(model)
+        trajectory = request.trajectory(model, number)
         samples = collect(trajectory.frames(), see)
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
@@ -202,13 +219,6 @@ class Sample(Sampling):
         samples = replace(samples, distribution=distribution)
         samples = samples if number == 1 else best_of(number, trajectory, samples)
         return replace(samples, request=request.saved())
-
-    def _candidates(self, number: int) -> Self:
-        """The request for `number` candidates of each sample: those of sample k are `number` k and the next ones."""
-        seed = self.seed
-        if not isinstance(seed, int):
-            seed = [(of, number * k + j) for of, k in seed for j in range(number)]
-        return replace(self, count=number * self.count, seed=seed)
 
 
 @checked
