@@ -168,7 +168,7 @@ def text_command(name: str, seed: int) -> str:
 
 
 def infill_command(text: str) -> str:
-    return f"zellige infill stories-mdlm {shlex.quote(text)} --seed 0"
+    return f"zellige infill stories {shlex.quote(text)} --seed 0"
 
 
 def printed(command: str) -> str:
@@ -288,11 +288,12 @@ def texts(samples: dict[str, Any]) -> list[str]:
     fitting = sum(read_by(said, text)[0] for text in samples["filled"])
     return [
         *parts,
-        "### A missing sentence: `stories-mdlm`",
-        "One sentence was removed from each of ten stories of the validation split. The model filled in as many tokens, in "
-        f"bold. Does this sentence fit the text before and after it? {fitting} of {len(GAPS)} "
+        "### A missing sentence: `stories`",
+        "One sentence was removed from each of ten stories of the validation split. The model wrote 32 candidates of as many "
+        "tokens after the text before the gap; the one after which the rest of the story is likeliest stands in bold. Does "
+        f"this sentence fit the text before and after it? {fitting} of {len(GAPS)} "
         f"{'does' if fitting == 1 else 'do'}. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
-        shell("zellige infill stories-mdlm TEXT --seed 0     # with a _ for each token of the sentence"),
+        shell("zellige infill stories TEXT --seed 0     # with a _ for each token of the sentence"),
         *sentences[: 2 * SHOWN],
         *hidden(f"The other {len(GAPS) - SHOWN} sentences", sentences[2 * SHOWN :]),
     ]

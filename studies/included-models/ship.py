@@ -90,6 +90,7 @@ MODELS = {
         STORIES,
         STORY_DATA,
         "--block-sampler confidence --confidence entropy --temperature 0.5 --top-p 0.9 --best-of 8",
+        infill="--temperature 0.7 --best-of 32",
         seeded=TEXTS,
         bracket="",
         before="5,252 steps at a constant rate (2.5 of these hours), with which the log and the learning curve begin",
@@ -99,7 +100,6 @@ MODELS = {
         STORIES,
         STORY_DATA,
         "--sampler confidence --confidence entropy --steps 256 --temperature 0.7 --top-p 0.9",
-        infill="--best-of 8",
         once=(
             'zellige infill {name} "One day, Lily went to the park.________ She was very happy." --count 3 --seed 0',
         ),
