@@ -38,8 +38,8 @@ SEEDS = range(16)
 TEXTS = {
     "stories": (
         "Stories, block after block",
-        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends. The words after each command say "
-        "whether the story is grammatical.",
+        "Method `bd3lm`: blocks of 4 tokens, from left to right, until the story ends; the likeliest of eight candidates. "
+        "The words after each command say whether the story is grammatical.",
     ),
 }
 RUBRIC = {

@@ -1,5 +1,6 @@
 """Best of N: the likeliest of the candidates, which are the samples of the same seed."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +9,10 @@ import torch
 
 import zellige
 from sampling.test_calls import model_of
-from zellige import InputError
+from zellige import InputError, cli
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Integers
+from zellige.models.decoding import as_watched
 from zellige.sampling import best_of as module
 from zellige.sampling.best_of import DRAWS, best_of
 
@@ -138,3 +140,17 @@ def test_where_there_is_nothing_to_choose_by_it_says_so():
         zellige.watch(model_of("mdlm"), best_of=2)
     with pytest.raises(InputError, match="best_of"):
         zellige.sample(model_of("mdlm"), best_of=0)
+
+
+def test_what_is_watched_is_drawn_once(capsys, monkeypatch):
+    shipped = zellige.load("molecules")
+    shipped.defaults = {"temperature": 0.5, "best_of": 3, "infill": {"best_of": 2}}
+    monkeypatch.setattr("zellige.cli.drawing.load", lambda *_: shipped)
+    for words, calls in (("", 3), ("--watch", 1), ("--watch --best-of 2", 2)):
+        assert cli.main(["sample", "molecules", "--json", "-", "--sampler", "any_order", *words.split()]) == 0
+        done = json.loads(capsys.readouterr().out)["result"]["samples"]
+        assert len(done) == 1
+        length = shipped.method.shape[0]
+        assert done[0]["calls"] == calls * length + (calls * DRAWS if calls > 1 else 0)
+    assert as_watched(shipped.defaults) == {"temperature": 0.5, "infill": {}}
+    assert next(zellige.watch(shipped)).count == 1

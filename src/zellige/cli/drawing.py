@@ -113,6 +113,8 @@ def draw(
             kind.refuse(out.suffix)
         frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
         request, row = ask(model, kind)
+        if chosen.watch and isinstance(request, Sample) and request.best_of is None:
+            request = replace(request, best_of=1)  # one sees the sample itself
         request = _with_defaults(request, model, terminal)
         if model.method.precision == "int8":
             terminal.note("int8 weights: another model; zellige evaluate --precision int8 bounds it")
