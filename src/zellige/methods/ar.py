@@ -11,7 +11,8 @@
 Differences from the other methods: there is no noise, so `bound` is -log p itself (`exact`). The network sees only the
 tokens on the left, so a token may be given to the right of a gap only where `best_of` chooses among candidates. With
 `token_share` below 1 the loss of a training batch is the mean over a random fraction of its tokens; 0.5 is the average
-fraction that masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of the vocabulary (`begin`).
+fraction that masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of the vocabulary
+(`begin`).
 """
 
 import torch
