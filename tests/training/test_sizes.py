@@ -41,24 +41,25 @@ def test_the_smallest_is_half_an_hour_of_two_cores():
 
 
 @pytest.mark.parametrize(
-    ("words", "optimizer", "lr"),
+    ("words", "optimizer", "lr", "decay"),
     [
-        ("", "muon", 6e-3),
-        ("--data.path a.txt", "muon", 6e-3),
-        ("--train.optimizer adamw", "adamw", 3e-3),
-        ("--train.optimizer adamw --train.lr 1e-3", "adamw", 1e-3),
-        ("--train.lr 1e-3", "muon", 1e-3),
-        ("--net.kind conv", "adamw", 3e-3),
-        ("--net.kind conv --train.optimizer muon", "muon", 6e-3),
-        ("--data.name sudoku", "adamw", 3e-3),
-        ("--size small", "adamw", 3e-4),
-        ("--size small --train.optimizer muon", "muon", 3e-4),
+        ("", "muon", 6e-3, "wsd"),
+        ("--data.path a.txt", "muon", 6e-3, "wsd"),
+        ("--train.optimizer adamw", "adamw", 3e-3, "cosine"),
+        ("--train.optimizer adamw --train.lr 1e-3", "adamw", 1e-3, "cosine"),
+        ("--train.lr 1e-3", "muon", 1e-3, "wsd"),
+        ("--train.decay cosine", "muon", 6e-3, "cosine"),
+        ("--net.kind conv", "adamw", 3e-3, "cosine"),
+        ("--net.kind conv --train.optimizer muon", "muon", 6e-3, "wsd"),
+        ("--data.name sudoku", "adamw", 3e-3, "cosine"),
+        ("--size small", "adamw", 3e-4, "cosine"),
+        ("--size small --train.optimizer muon", "muon", 3e-4, "cosine"),
     ],
 )
-def test_tiny_trains_a_transformer_of_text_by_muon(words, optimizer, lr, monkeypatch):
+def test_tiny_trains_a_transformer_of_text_by_muon(words, optimizer, lr, decay, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     made = choose(["mdlm", *words.split()], Terminal())[0].filled().train
-    assert (made.optimizer, made.lr) == (optimizer, lr)
+    assert (made.optimizer, made.lr, made.decay) == (optimizer, lr, decay)
 
 
 def test_what_is_published_or_begins_with_weights_or_has_an_own_network_is_trained_by_adamw():

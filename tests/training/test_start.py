@@ -167,6 +167,15 @@ def test_what_differs_from_the_model_is_one_line(begun, capsys, flags, said):
     assert not Path("runs/b").exists()
 
 
+def test_a_model_of_another_network_is_named(begun, capsys):
+    assert cli.main(f"train radd --run runs/b {NEW}".split()) == 2
+    said = (
+        "'runs/a' is a model of md4, whose network differs from that of radd; begin with a model of radd, or train md4"
+    )
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {said}"
+    assert not Path("runs/b").exists()
+
+
 def test_a_character_that_the_model_does_not_know(begun, capsys):
     assert cli.main(f"train md4 --run runs/b {NEW.replace('new.txt', 'foreign.txt')}".split()) == 2
     why = "'7' in 'foreign.txt' is not in the vocabulary"

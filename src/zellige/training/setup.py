@@ -348,6 +348,11 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
     if added:
         weights = added_weights(weights, fresh) | weights
     rest = {name: tensor for name, tensor in fresh.items() if not name.startswith("network.")}
+    if config.method != start.config.method and {*weights, *rest} != {*fresh}:
+        raise InputError(
+            f"'{start.name}' is a model of {start.config.method}, whose network differs from that of {config.method}; begin "
+            f"with a model of {config.method}, or train {start.config.method}"
+        )
     place_weights(method, weights | rest, config)
 
 
@@ -390,8 +395,8 @@ class Size:
     (studies/images/README.md, "Which network?").
 
     Attributes:
-        muon: peak learning rate of Muon, by which a transformer of text is trained (studies/half-hour); 0: by AdamW, as
-            `train` says.
+        muon: peak learning rate of Muon, by which a transformer of text is trained, with the decay wsd (studies/half-hour);
+            0: by AdamW, as `train` says.
     """
 
     about: str
@@ -410,7 +415,7 @@ class Size:
             return fitted(self.image_net, kind or self.image_net.kind), self.image_train
         shaped = bool(source and source.shaped)
         optimizer = optimizer or ("muon" if kind in ("", "dit") and not shaped else "adamw")
-        by_muon = replace(self.train, optimizer="muon", lr=self.muon) if self.muon else self.train
+        by_muon = replace(self.train, optimizer="muon", lr=self.muon, decay="wsd") if self.muon else self.train
         return fitted(self.net, kind or "dit", shaped), by_muon if optimizer == "muon" else self.train
 
 
