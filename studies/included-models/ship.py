@@ -89,7 +89,7 @@ MODELS = {
         "short stories for children in English",
         STORIES,
         STORY_DATA,
-        "--block-sampler confidence --confidence entropy --temperature 0.5 --top-p 0.9 --best-of 8",
+        "--block-sampler confidence --confidence entropy --temperature 0.4 --top-p 0.9 --best-of 8",
         infill="--temperature 0.7 --best-of 32",
         seeded=TEXTS,
         bracket="",

@@ -111,8 +111,8 @@ OF_UNET = ["--net.kind=unet"]
 # what an option changes beside its own field: a length in steps ends that in minutes, a path says what kind of data it is,
 # an optimizer has a rate, and Muon is for transformers
 BESIDE = {
-    "--train.steps": "train.minutes", "--data.path": "data.name", "--data.mix": "data.name", "--train.optimizer": "train.lr",
-    "--net.kind": "train.optimizer train.lr",
+    "--train.steps": "train.minutes", "--data.path": "data.name", "--data.mix": "data.name",
+    "--train.optimizer": "train.lr train.decay", "--net.kind": "train.optimizer train.lr train.decay",
 }  # fmt: skip
 
 

@@ -32,3 +32,7 @@ class InBlocks(Sampler):
     def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Sampler inside a block."""
         return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
+
+    def steps_of(self, times):
+        """Those of a block: `times` has a line for each step of each, which begins with the blocks that are left."""
+        return int((times[:-1, 0] == times[0, 0]).sum())

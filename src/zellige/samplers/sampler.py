@@ -245,6 +245,10 @@ class Sampler(Truncation):
         """Grid of times, decreasing from the start of sampling to CLEAN; or a counter. One entry for each time."""
         raise NotImplementedError
 
+    def steps_of(self, times: Tensor) -> int:
+        """Return the number of steps on these times, as `times` takes it."""
+        return len(times) - 1
+
     def has_fixed_shape(self, method: Method, shape: tuple[int, int]) -> bool:
         """Return whether a step of texts (B, L) reads no value within `base.waiting.fixed_shapes`, as a GPU needs it.
 

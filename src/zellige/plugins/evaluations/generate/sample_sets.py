@@ -38,7 +38,6 @@ from zellige.models.model import Model, fingerprint
 from zellige.samplers import choose_sampler
 from zellige.samplers.choice import PLAIN
 from zellige.samplers.growing import Redrawn
-from zellige.samplers.in_blocks import InBlocks
 from zellige.samplers.pairing import admissible, of_length
 from zellige.samplers.tau_leaping import Leap, LeapSummary
 from zellige.sampling.sample import Sample
@@ -243,8 +242,7 @@ def with_sampler(model: Model, way: Way, length: int | None = None) -> Way:
     method = model.method
     sampler = choose_sampler(way.sampler or None, method, way.temperature, way.top_p, way.options)
     times = sampler.times(of_length(method, length or int(method.shape[0])), way.steps)
-    steps = int((times[:-1, 0] == times[0, 0]).sum()) if isinstance(sampler, InBlocks) else len(times) - 1
-    return replace(way, sampler=sampler.name, steps=steps)
+    return replace(way, sampler=sampler.name, steps=sampler.steps_of(times))
 
 
 def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float] = ()) -> list[Way]:
