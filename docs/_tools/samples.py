@@ -335,8 +335,8 @@ def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[s
         table.append(f"| {question} | " + " | ".join(cells) + " |")
     return [
         "## Texts",
-        "The stories sound like stories, but none holds together as one. A language model judged 16 of them and 16 real stories "
-        "of the same length, shuffled and without their source:",
+        "The stories sound like stories, but hardly any holds together as one. A language model judged 16 of them and 16 real "
+        "stories of the same length, shuffled and without their source:",
         "\n".join(table),
         "The intervals are 95%. The real stories are from the validation split.",
     ]

@@ -324,7 +324,8 @@ def test_texts_end_where_they_repeat_themselves(monkeypatch):
             Blockwise,
             {"fixed": [0, -1, 1, 1, 2, -1]},
             "position 4 is given and lies right of a gap; own writes from left to right and cannot see "
-            "it; add `best_of` 32, to choose among candidates by what follows, or use a model of mdlm, md4 or radd",
+            "it; use a model of mdlm, such as the included stories-mdlm, or infill with `best_of` 32, which chooses among "
+            "candidates",
         ),
     ],
 )

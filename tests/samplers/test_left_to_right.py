@@ -139,7 +139,8 @@ def test_a_text_ends_where_the_next_one_begins():
             LeftToRight,
             [0, -1, 1],
             "position 2 is given and lies right of a gap; ar writes from left to right and cannot see "
-            "it; add `best_of` 32, to choose among candidates by what follows, or use a model of mdlm, md4 or radd",
+            "it; use a model of mdlm, such as the included stories-mdlm, or infill with `best_of` 32, which chooses among "
+            "candidates",
         ),
     ],
 )

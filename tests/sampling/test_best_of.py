@@ -13,8 +13,9 @@ from zellige import InputError, cli
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Integers
 from zellige.models.decoding import as_watched
+from zellige.samplers.growing import Redrawn
 from zellige.sampling import best_of as module
-from zellige.sampling.best_of import DRAWS, best_of
+from zellige.sampling.best_of import DRAWS, best_of, has_ended
 
 N = 5
 BEGINNING = torch.tensor([[2, 0, 3, *13 * [-1]]])
@@ -116,14 +117,17 @@ def test_a_text_that_ended_comes_first_and_its_end_counts(monkeypatch):
     trajectory = replace(zellige.Sample(count=4).trajectory(model), end=3)
     samples = zellige.Sample(count=4, seed=2).run(model)
     rows = [[0] * 16, [1, 2, 0], [1] * 16, [2] * 16]
-    samples = replace(samples, tokens=rows, distribution=None)
+    samples = replace(samples, tokens=rows, distribution=None, summary=None)
     values = {16: 0.1, 3: 5.0}
-    monkeypatch.setattr(module, "nats_per_token", lambda of, k, row, draws: values[len(row)])
+    monkeypatch.setattr(module, "nats_per_token", lambda of, k, row, *more: values[len(row)])
     assert best_of(4, trajectory, samples).tokens == [[1, 2, 0]]
     assert best_of(2, trajectory, samples).tokens == [[1, 2, 0], [1] * 16]
+    stopped = replace(samples, summary=Redrawn([False] * 4, [0] * 4, [False, True, False, False]))
+    assert best_of(4, trajectory, stopped).tokens == [[0] * 16]  # it repeats itself, and has not ended
+    assert has_ended(replace(trajectory, lengths=(16, 3, 16, 16)), samples) == [False] * 4
     monkeypatch.undo()
     whole = nats(model, [[1, 2, 0, 3]], draws=1).item() / 4
-    assert module.nats_per_token(trajectory, 1, [1, 2, 0], 1) == pytest.approx(whole, rel=1e-5)
+    assert module.nats_per_token(trajectory, 1, [1, 2, 0], True, 1) == pytest.approx(whole, rel=1e-5)
 
 
 def test_infilled_texts_have_the_candidates_that_infill_draws():
@@ -134,7 +138,7 @@ def test_infilled_texts_have_the_candidates_that_infill_draws():
 
 
 def test_where_there_is_nothing_to_choose_by_it_says_so():
-    with pytest.raises(InputError, match="`best_of` compares bounds, and csm defines none"):
+    with pytest.raises(InputError, match="`best_of` compares bounds, and this csm has none"):
         zellige.sample(model_of("csm"), best_of=2)
     with pytest.raises(InputError, match="`best_of` chooses among finished samples"):
         zellige.watch(model_of("mdlm"), best_of=2)
@@ -154,3 +158,37 @@ def test_what_is_watched_is_drawn_once(capsys, monkeypatch):
         assert done[0]["calls"] == calls * length + (calls * DRAWS if calls > 1 else 0)
     assert as_watched(shipped.defaults) == {"temperature": 0.5, "infill": {}}
     assert next(zellige.watch(shipped)).count == 1
+
+
+def test_a_given_beginning_does_not_make_a_short_text_likelier():
+    model = model_of("ar")
+    trajectory = replace(zellige.Sample(count=1, fixed=BEGINNING).trajectory(model), end=3)
+    row = [2, 0, 3, 1]
+    counted = torch.tensor([[False, False, False, True]])
+    alone = nats(model, [row], draws=1, mask=counted).item()
+    assert module.nats_per_token(trajectory, 0, row, False, 1) == pytest.approx(alone, rel=1e-5)
+
+
+def test_a_text_longer_than_the_network_is_scored_in_windows():
+    model = model_of("ar")
+    model.tokenizer = Integers(4)
+    long = zellige.Sample(count=1, length=37, best_of=3, options={"end": -1})
+    drawn = zellige.Sample(count=3, length=37, options={"end": -1}).run(model).tokens
+    of_row = [sum(nats(model, [row[a : a + 16]], draws=1).item() for a in (0, 16, 32)) for row in drawn]
+    assert long.run(model).tokens == [drawn[of_row.index(min(of_row))]]
+
+
+def test_the_number_of_samples_is_checked_before_the_candidates():
+    model = model_of("mdlm")
+    with pytest.raises(InputError, match="multiple"):
+        zellige.Sample(fixed=torch.cat((GIVEN, GIVEN)), count=3, best_of=2).run(model)
+
+
+def test_particles_and_rewards_choose_by_themselves():
+    model = model_of("mdlm")
+    with pytest.raises(InputError, match="sampler 'smc' weighs its own particles"):
+        zellige.Sample(best_of=2, reward=lambda texts: [0.0] * len(texts)).run(model)
+    model.defaults = {"best_of": 3}
+    request = zellige.Sample(reward=lambda texts: [0.0] * len(texts))
+    assert request.with_defaults(model).best_of is None
+    assert zellige.Sample().with_defaults(model).best_of == 3

@@ -113,7 +113,8 @@ def draw(
             kind.refuse(out.suffix)
         frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
         request, row = ask(model, kind)
-        if chosen.watch and isinstance(request, Sample) and request.best_of is None:
+        seen = chosen.watch or film is not None or frame_files is not None
+        if seen and isinstance(request, Sample) and request.best_of is None:
             request = replace(request, best_of=1)  # one sees the sample itself
         request = _with_defaults(request, model, terminal)
         if model.method.precision == "int8":
@@ -132,7 +133,7 @@ def draw(
         if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
             terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
-    rows = min(request.count * max(len(request.labels or ()), 1), request.batch)
+    rows = min(request.count * max(len(request.labels or ()), 1) * (request.best_of or 1), request.batch)
     with threads_for(_operations(model.method, rows)):
         length = None if masked_text is None or inserts(model) else len(masked_text.fixed)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)

@@ -48,7 +48,7 @@ class Train:
     warmup: int = option("steps over which the learning rate rises from 0", default=100, minimum=0)
     decay: Literal["cosine", "wsd", "constant", "inverse-sqrt"] = option(
         "learning-rate schedule after the warmup; cosine ends at 0, wsd (warmup, stable, decay) falls to 0 in the last "
-        "fifth of the steps (`size` tiny with Muon), inverse-sqrt falls with the root of the step",
+        "fifth of the steps, inverse-sqrt falls with the root of the step; `size` tiny uses wsd with Muon",
         default="cosine",
     )
     weight_decay: float = option(

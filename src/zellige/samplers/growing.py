@@ -25,25 +25,22 @@ class Redrawn(Summary):
         ended: whether a token ended each text before its length; a text that was stopped since it repeats itself has
             not ended.
         tries: how often each text was drawn again since it repeated itself.
-        repeating: texts that still repeat themselves.
+        repeating: whether each text still repeats itself.
     """
 
     ended: list[bool]
     tries: list[int]
-    repeating: int
+    repeating: list[bool]
 
     @classmethod
     def joined(cls, parts: Sequence["Redrawn"], places: Sequence[int]) -> "Redrawn":
-        ended, tries = (
-            ordered(places, *(part.ended for part in parts)),
-            ordered(places, *(part.tries for part in parts)),
-        )
-        return cls(ended, tries, sum(part.repeating for part in parts))
+        of = lambda name: ordered(places, *(getattr(part, name) for part in parts))  # noqa: E731
+        return cls(of("ended"), of("tries"), of("repeating"))
 
     def describe(self, pm: Any, one_target: bool) -> str:
         """`3 samples drawn again, 5 times in all; 1 sample still below entropy`; "" where none was drawn again."""
         redrawn, times = sum(tries > 0 for tries in self.tries), sum(self.tries)
-        still = f"; {_counted(self.repeating, 'sample')} still below `entropy`" if self.repeating else ""
+        still = f"; {_counted(sum(self.repeating), 'sample')} still below `entropy`" if any(self.repeating) else ""
         return f"{_counted(redrawn, 'sample')} drawn again, {_counted(times, 'time')} in all{still}" if redrawn else ""
 
 
@@ -97,7 +94,7 @@ class Growth(Memory):
         repeats = torch.zeros_like(self.ends, dtype=torch.bool) if self.repeats is None else self.repeats
         tries = torch.zeros_like(self.ends) if self.tries is None else self.tries
         ended = (self.ends < state.x.shape[1]) & ~repeats
-        return Redrawn(ended.tolist(), tries.tolist(), int(repeats.sum()))
+        return Redrawn(ended.tolist(), tries.tolist(), repeats.tolist())
 
 
 @dataclass(frozen=True)
@@ -195,8 +192,8 @@ class Growing(Sampler):
     )
 
     ahead: bool = option(
-        "tokens may be given right of a gap, where this sampler does not see them: for candidates, of which those stay under "
-        "which these tokens are likely",
+        "tokens may be given after a gap, where this sampler does not see them: for candidates, among which these tokens "
+        "decide (`best_of`)",
         default=False,
         kw_only=True,
         hidden=True,
@@ -316,5 +313,6 @@ def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -
         where = int(wrong.any(0).nonzero()[0])
         raise InputError(
             f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
-            "it; add `best_of` 32, to choose among candidates by what follows, or use a model of mdlm, md4 or radd"
+            "it; use a model of mdlm, such as the included stories-mdlm, or infill with `best_of` 32, which chooses among "
+            "candidates"
         )

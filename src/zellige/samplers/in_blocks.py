@@ -34,5 +34,5 @@ class InBlocks(Sampler):
         return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
 
     def steps_of(self, times):
-        """Those of a block: `times` has a line for each step of each, which begins with the blocks that are left."""
+        """The steps of one block. Each line of `times` is a step, and begins with the number of blocks that are left."""
         return int((times[:-1, 0] == times[0, 0]).sum())

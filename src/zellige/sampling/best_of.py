@@ -1,19 +1,18 @@
 """Best of N (`Decoding.best_of`): of N candidates of each sample the one that the model itself finds likeliest.
 
-The candidates of sample k are the samples N k, ..., N k + N - 1 of the same seed. Each is scored by its bound on -log p(x)
-given the tokens that were given, divided by the length, the end token included: the mean of DRAWS draws, with the same random
-numbers for all candidates. A text that has ended comes before one that has not, since a text that repeats itself for ever is
-likely, token by token.
+The candidates of sample k are the samples N k, ..., N k + N - 1 of the same seed. Each is scored by its bound on -log p(x),
+given the tokens that were given, divided by the number of the others, the end token included: the mean of DRAWS draws, with the
+same random numbers for all candidates. A text that has ended comes before one that has not, since a text that repeats itself
+for ever is likely, token by token.
 
-A sampler that writes from left to right does not see what is given right of a gap (`Growing.ahead`). There the bound counts
-these tokens too. So the candidate stays after which they are likely; of very many, the likeliest filling.
+A sampler that writes from left to right does not see the text after a gap (`Growing.ahead`). There the bound counts this text
+too: the candidate is chosen that makes itself and the text after it likeliest.
 
 The likeliest candidate has fewer errors than one sample, and fewer rare words: as at a lower temperature, the distribution is
 no longer the model's.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -21,30 +20,37 @@ import torch
 from ..base.errors import InputError
 from ..core.batch import Batch
 from ..models.model import Model
+from ..samplers.growing import Redrawn
 from ..samplers.pairing import of_length
-from ..samplers.sampler import HIDDEN
+from ..samplers.sampler import HIDDEN, Sampler
+from ..samplers.smc import Smc
 from .samples import Samples
 from .trajectory import Trajectory
 
 DRAWS = 4
 
 
-def check_bounded(model: Model) -> None:
-    """InputError where the model has no bound to choose by."""
+def check(model: Model, sampler: Sampler) -> None:
+    """InputError where there is nothing to choose by, or the sampler chooses already."""
     if not model.method.bounded:
-        raise InputError(f"`best_of` compares bounds, and {model.method.name} defines none; leave it out")
+        raise InputError(f"`best_of` compares bounds, and this {model.method.name} has none; leave it out, or give 1")
+    if isinstance(sampler, Smc):
+        raise InputError(
+            "`best_of` chooses among samples, and sampler 'smc' weighs its own particles; leave `best_of` out"
+        )
 
 
 def best_of(number: int, trajectory: Trajectory, candidates: Samples) -> Samples:
     """Of each `number` candidates in turn the likeliest; its cost is that of all of them and of their bounds."""
     began = time.perf_counter()
-    method, size = trajectory.model.method, range(number)
+    method, total = trajectory.model.method, len(candidates.tokens)
     draws = 1 if method.exact else DRAWS
+    ended = has_ended(trajectory, candidates)
     rank = [
-        (trajectory.end is not None and len(row) == trajectory.length, nats_per_token(trajectory, k, row, draws))
+        (trajectory.end is not None and not ended[k], nats_per_token(trajectory, k, row, ended[k], draws))
         for k, row in enumerate(candidates.tokens)
     ]
-    groups = [[first + j for j in size] for first in range(0, len(rank), number)]
+    groups = [range(first, first + number) for first in range(0, total, number)]
     chosen = candidates.take([min(group, key=rank.__getitem__) for group in groups])
     more = number * draws * method.passes
     expected, distribution = candidates.expected_calls, candidates.distribution
@@ -57,19 +63,33 @@ def best_of(number: int, trajectory: Trajectory, candidates: Samples) -> Samples
     )
 
 
+def has_ended(trajectory: Trajectory, samples: Samples) -> list[bool]:
+    """Whether a drawn token ended each text. A text whose length was drawn, or that was stopped, has not ended so."""
+    if isinstance(samples.summary, Redrawn):
+        return samples.summary.ended
+    return [not trajectory.lengths and len(row) < trajectory.length for row in samples.tokens]
+
+
 @torch.no_grad()
-def nats_per_token(trajectory: Trajectory, number: int, tokens: Sequence[int], draws: int) -> float:
-    """Bound on -log p of a finished sample for each of its tokens, the mean of so many draws."""
-    of, model = trajectory, trajectory.model
-    method, end = of_length(model.method, of.length), of.end
-    row = torch.tensor([*tokens, end] if end is not None and len(tokens) < of.length else [*tokens])
+def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended: bool, draws: int) -> float:
+    """Bound on -log p of a finished sample for each token that was not given, the mean of so many draws.
+
+    Of a text longer than the network's window each window is scored alone.
+    """
+    of, method = trajectory, of_length(trajectory.model.method, trajectory.length)
+    row = torch.tensor([*tokens, of.end] if ended and of.end is not None else tokens)
     given = torch.full_like(row, -1) if of.fixed is None else of.fixed[number * len(of.fixed) // of.count, : len(row)]
     row, given = row[given != HIDDEN], given[given != HIDDEN]
     free = given < 0
-    free = free.long().cummax(0).values.bool() if of.sampler.grows else free
-    free = None if method.parameterization == "insertion" else free[None]  # it moves given tokens
-    label = None if of.condition is None else of.condition[number]
-    batch = Batch(row[None], free, condition=None if label is None else label[None])
+    if of.sampler.grows:
+        free = free.long().cummax(0).values.bool()
+    elif method.parameterization == "insertion":  # which moves given tokens
+        free = torch.ones_like(free)
     device = next((p.device for p in method.parameters()), row.device)
-    batch = batch.take(torch.zeros(draws, dtype=torch.long)).to(device)
-    return float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean()) / len(row)
+    label = None if of.condition is None else of.condition[number : number + 1]
+    nats = 0.0
+    for x, counted in zip(row.split(method.window), free.split(method.window)):
+        if counted.any():
+            batch = Batch(x[None], counted[None], condition=label).take(torch.zeros(draws, dtype=torch.long)).to(device)
+            nats += float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean())
+    return nats / max(int(free.sum()), 1)

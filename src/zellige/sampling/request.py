@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..base.errors import InputError, nearest
 from ..base.requests import Request, declared, option, options_of, step_size
-from ..models.decoding import DECODING, INFILL, Decoding
+from ..models.decoding import BEST_OF, DECODING, INFILL, Decoding
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -106,6 +106,8 @@ class Sampling(Decoding, Request[Any]):
             model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
         if self.labels is None:
             model_defaults.pop("guidance", None)
+        if self.sampler == "smc":  # which chooses by its own weights
+            model_defaults.pop(BEST_OF, None)
         grid = own_options.get("grid")
         if isinstance(grid, str) and step_size(grid) is not None:
             model_defaults.pop("steps", None)

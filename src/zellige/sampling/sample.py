@@ -96,7 +96,9 @@ class Sample(Sampling):
         """
         from ..models.model import as_model
 
-        return self._candidates(candidates)._trajectory(as_model(model), candidates > 1)
+        model = as_model(model)
+        trajectory = self._trajectory(model, candidates > 1)
+        return trajectory if candidates == 1 else self._candidates(candidates)._trajectory(model, True)
 
     def _candidates(self, number: int) -> Self:
         """The request for `number` candidates of each sample: those of sample k are `number` k and the next ones."""
@@ -203,14 +205,15 @@ class Sample(Sampling):
         """
         from ..models.model import as_model
         from ..samplers import Sampler
-        from .best_of import best_of, check_bounded
+        from .best_of import best_of, check
         from .samples import collect
 
         model = as_model(model)
         request = self.with_defaults(model)
-        if (number := request.best_of or 1) > 1:
-            check_bounded(model)
+        number = request.best_of or 1
         trajectory = request.trajectory(model, number)
+        if number > 1:
+            check(model, trajectory.sampler)
         samples = collect(trajectory.frames(), see)
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None

@@ -111,14 +111,6 @@ class Trajectory:
         numbers = [count for count in counts if count is not None]
         return self.sampler.passes(method) * sum(numbers) / len(numbers) if len(numbers) == len(counts) else None
 
-    def tokens(self) -> list[list[int]]:
-        """Draw the samples: the tokens of each, up to where its text ends."""
-        rows: dict[int, list[int]] = {}
-        for frame in self.frames():
-            if frame.is_last:
-                rows |= zip(frame.numbers, frame.tokens)
-        return [rows[number] for number in range(self.count)]
-
     def frames(self) -> "Iterator[Frame]":
         """Every state of one batch after another; the method is in evaluation mode meanwhile.
 

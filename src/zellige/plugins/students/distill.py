@@ -31,6 +31,7 @@ from zellige.methods import build
 from zellige.methods.diffusion import Diffusion
 from zellige.methods.method import Method
 from zellige.models.config import Config
+from zellige.models.decoding import BEST_OF
 from zellige.models.model import Model, fingerprint
 from zellige.nn.transformer import DiT
 from zellige.samplers import distillation
@@ -139,7 +140,7 @@ def distill(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
     about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
-    kept = {name: value for name, value in model.defaults.items() if name in KEPT}  # of a sampler, not the student's
+    kept = {name: value for name, value in model.defaults.items() if name in KEPT and name != BEST_OF}
     return Model(student, model.tokenizer, model_config, about, kept | {"steps": counts[-1]}), config
 
 
