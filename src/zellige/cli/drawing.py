@@ -57,7 +57,7 @@ class Drawing(OfModel):
 
 @declared
 class SampleOptions(Drawing):
-    shown = "prompt count steps sampler length temperature top-p top-k class guidance seed watch out device"
+    shown = "prompt count steps sampler length temperature top-p top-k best-of class guidance seed watch out device"
 
     request: Sample = inline(default=Sample())
 
@@ -65,7 +65,7 @@ class SampleOptions(Drawing):
 @declared
 class InfillOptions(Drawing):
     usage = 'RUN "a text with ____" [options]'
-    shown = "count steps sampler temperature top-p class seed watch mark mask-token example keep data.path out device"
+    shown = "count steps sampler temperature top-p best-of class seed watch mark mask-token example keep data.path out device"
 
     text: str = option(
         "text with gaps: each _ is one missing token (a character or a subword); for a puzzle its cells: 53..7....",

@@ -60,8 +60,7 @@ class Decoding:
     )
     symmetries: int | None = option(**SYMMETRIES, default=None)
     best_of: int | None = option(
-        "draw this many candidates of each sample, and keep the one that the model finds likeliest, by its bound per token "
-        "(default: the model's own, else 1)",
+        "draw this many of each sample and keep the likeliest (default: the model's own, else 1)",
         default=None,
         minimum=1,
         maximum=1024,
