@@ -29,9 +29,11 @@ def describe_samples(record: SamplesRecord) -> list[str]:
     points, real = record.points, record.real
     lines = [of_model(record.about)] if record.about else []
     lines += headline(record)
+    candidates = record.about.get("best_of") or 1
+    chosen = f", each the likeliest of {candidates:,}" if candidates > 1 else ""
     if len(points) == 1:
         (point,) = points
-        lines.append(f"{counted(point.samples, 'sample')}{_drawn(point)}")
+        lines.append(f"{counted(point.samples, 'sample')}{chosen}{_drawn(point)}")
         if point.expected_calls is not None:
             lines.append(f"  of each {point.expected_calls:.1f} network evaluations are expected")
         if point.leaps:
@@ -42,7 +44,7 @@ def describe_samples(record: SamplesRecord) -> list[str]:
         rows += [[metric.label, *(shown(samples, metric.name) for samples in sets)] for metric in record.measures]
         lines += ["", *aligned(rows, 3)]
     else:
-        lines.append(f"{counted(points[0].samples, 'sample')} at each point")
+        lines.append(f"{counted(points[0].samples, 'sample')} at each point{chosen}")
         for title, rows in tables(record):
             shared, rows, first = without_shared(rows, len(rows[0]) - len(metrics_of(record)))
             lines += ["", f"  {'; '.join(filter(None, [title, shared]))}", *beside(rows, first)]
