@@ -99,8 +99,8 @@ class TauLDR(Diffusion):
 
         process: str = option("uniform or absorbing; gaussian or birth-death for ordered tokens", default="uniform")
         base: float | None = option(
-            "base rate of the noise; between two states for uniform (the paper's 0.03 for 129), into the mask for "
-            "absorbing, in sigma(t) = base (growth^t - 1) for the others; by default e^-7 of the signal is left at t = 1",
+            "rate of the noise: uniform, of a jump between two states (paper: 0.03 for 129 states); absorbing, of a jump into "
+            "the mask; other noise, the factor in sigma(t) = base (growth^t - 1). By default e^-7 of the signal is left at t = 1",
             default=None,
         )
         growth: float | None = option(
