@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import zellige
+from zellige.models.decoding import as_watched
 from zellige.plugins.kinds.music.notes import SILENT
 from zellige.plugins.kinds.music.roll import Roll
 
@@ -28,6 +29,12 @@ pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this m
 PATIENCE = 120_000  # milliseconds that a state may take to come, on a busy machine; nothing waits for time alone
 LONG = "text ar, in a folder whose name is longer than a narrow screen is wide"
 PICTURES = os.environ.get("ZELLIGE_PICTURES")  # a folder, to look at what the page looks like
+
+
+def advised(name: str) -> dict[str, str]:
+    """The fields of the page that a model's card sets."""
+    advice = as_watched(zellige.load(name).defaults)
+    return {field: str(value) for field, value in advice.items() if field != "infill"}
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +159,12 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page.locator("#options [name=drop_crossing]").check()
     choose(page, "nine")
     assert page.locator("#sentence").text_content() == "Solved Sudokus of 9 x 9; solves yours."
-    card = {name: str(value) for name, value in zellige.load("sudoku").defaults.items() if name != "infill"}
+    card = advised("sudoku")
     page.click("#clear")  # of the example's givens
     assert fields(page) == {"top_p": "1"} | card
     assert not page.locator("#options [name=drop_crossing]").is_checked()
     choose(page, "stories")
-    assert fields(page) == {"sampler": "blockwise", "steps": "64"} | {
-        name: str(value) for name, value in zellige.load("stories").defaults.items()
-    }
+    assert fields(page) == {"sampler": "blockwise", "steps": "64"} | advised("stories")
     choose(page, "text")  # nothing stays of the ones before, nor of what was typed
     assert fields(page) == {"sampler": "ancestral", "steps": "64", "temperature": "1", "top_p": "1"}
     sampler(page, "first_hitting")
@@ -209,7 +214,7 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
     assert (shown[:4], shown[8:18]) == ("the ", " is <was>")
     assert part(other, "text", 1).locator("span >> nth=5").text_content() == "3"
     bare = opened(link="#model=stories")  # as its card samples, its options too
-    advice = {name: str(value) for name, value in zellige.load("stories").defaults.items()}
+    advice = advised("stories")
     assert advice.keys() >= {"block_sampler", "confidence", "temperature"}
     assert advice.items() <= fields(bare).items()
     assert bare.locator("#steps-word").text_content() == "Steps per block"
