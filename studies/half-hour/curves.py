@@ -25,7 +25,7 @@ NAMES = {
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3": "Muon",
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3 train.decay=wsd": "Muon, wsd",
 }
-LENGTHS = {"": 1000, ", longer": 2000, ", longest": 10_000}  # steps at most
+LENGTHS = {"": 1000, ", longer": 2000, ", longest": 5000, ", half an hour": 10_000}  # steps at most
 LOOKS = {
     "AdamW, float32": ("ink", (0, (1, 1.5))),
     "AdamW": LINES[0],
