@@ -62,6 +62,7 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
         batch=8,
         optimizer="muon",
         lr=8e-3,
+        decay="wsd",
         warmup=50,
         ema=0.99,
         precision="float32",
