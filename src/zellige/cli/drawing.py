@@ -133,8 +133,9 @@ def draw(
         if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
             terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
-    rows = min(request.count * max(len(request.labels or ()), 1) * (request.best_of or 1), request.batch)
-    with threads_for(_operations(model.method, rows)):
+    candidates = request.best_of or 1
+    rows = min(request.count * max(len(request.labels or ()), 1) * candidates, request.batch)
+    with threads_for(_operations(model.method, rows, candidates > 1)):
         length = None if masked_text is None or inserts(model) else len(masked_text.fixed)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
     if is_shared:
@@ -192,10 +193,10 @@ def _note(request: "Sample | Infill", model: "Model", terminal: Terminal) -> Non
         _note_blank(model, str(prompt), terminal)
 
 
-def _operations(method: "Method", rows: int) -> int:
-    """Operations of a network evaluation of so many rows, about."""
+def _operations(method: "Method", rows: int, bounds: bool) -> int:
+    """Operations of a network evaluation of so many rows, about; `bounds`: those of bounds count, which read whole rows."""
     length = int(method.shape[0])
-    positions = rows * (method.block if 0 < method.block < length else length)
+    positions = rows * (method.block if 0 < method.block < length and not bounds else length)
     return 2 * method.parameter_count * positions
 
 
