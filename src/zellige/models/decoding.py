@@ -120,13 +120,13 @@ def described(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if name != INFILL)
 
 
-def as_watched(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's defaults without `best_of`, which chooses among finished samples: for those seen as they are drawn."""
-    kept = {name: value for name, value in values.items() if name != BEST_OF}
-    return kept | ({INFILL: as_watched(values[INFILL])} if INFILL in values else {})
-
-
 BEST_OF = "best_of"
 INFILL = "infill"  # the entry of a model's defaults with different values for filling in
 DECODING = tuple(options_of(Decoding))
 WATCHED = tuple(name for name in DECODING if name != BEST_OF)  # of samples that are seen, or sent, as they are drawn
+
+
+def as_watched(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's defaults without `best_of`, which chooses among finished samples: for those seen as they are drawn."""
+    kept = {name: value for name, value in values.items() if name != BEST_OF}
+    return kept | ({INFILL: as_watched(values[INFILL])} if INFILL in values else {})

@@ -30,7 +30,7 @@ from .trajectory import Trajectory
 DRAWS = 4
 
 
-def check(model: Model, sampler: Sampler) -> None:
+def check_choice(model: Model, sampler: Sampler) -> None:
     """InputError where there is nothing to choose by, or the sampler chooses already."""
     if not model.method.bounded:
         raise InputError(f"`best_of` compares bounds, and this {model.method.name} has none; leave it out, or give 1")

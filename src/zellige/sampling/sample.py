@@ -205,7 +205,7 @@ class Sample(Sampling):
         """
         from ..models.model import as_model
         from ..samplers import Sampler
-        from .best_of import best_of, check
+        from .best_of import best_of, check_choice
         from .samples import collect
 
         model = as_model(model)
@@ -213,7 +213,7 @@ class Sample(Sampling):
         number = request.best_of or 1
         trajectory = request.trajectory(model, number)
         if number > 1:
-            check(model, trajectory.sampler)
+            check_choice(model, trajectory.sampler)
         samples = collect(trajectory.frames(), see)
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None

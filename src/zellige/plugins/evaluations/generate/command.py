@@ -28,7 +28,7 @@ NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -imag
 DRAWN = (  # options that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
     "classes", "guidance", "guidances", "seed", "prompt_tokens", "suffix_tokens", "samples_per_text",
-    "best_of",
+    "best_of", "symmetries",
 )  # fmt: skip
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
 
