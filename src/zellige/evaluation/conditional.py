@@ -31,7 +31,7 @@ from ..core.random import mix
 from ..data.tokenizer_base import Tokenizer
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
-from ..methods.method import Method
+from ..methods.method import Method, device_of
 from ..models.model import Model, ModelSource, as_model
 from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
@@ -40,7 +40,7 @@ from ..show.kinds import of
 from ..show.numbers import pm, quantity
 from ..show.units import unit_of
 from .interval import student
-from .likelihood import device_of, evaluating
+from .likelihood import evaluating
 
 DRAWS = 32
 BATCH = 64  # rows in one call of the network

@@ -17,14 +17,14 @@ from ..data.corpus import Corpus
 from ..data.losses import LOSSLESS
 from ..data.rows import Rows
 from ..data.tokenizer import Tokenizer
-from ..methods.method import Method
+from ..methods.method import Method, device_of
 from ..models.ends import learns_ends
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
 from ..show.units import unit_of
 from . import workers
 from .corpus import beside_training, rows_with_classes
-from .likelihood import DIVERGENCE, Likelihood, Work, device_of, entropy_and_divergence, evaluating
+from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence, evaluating
 from .pilot import pilot, proposal_of
 from .result import Result, determined, summarize
 

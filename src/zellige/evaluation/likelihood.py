@@ -355,11 +355,6 @@ class Work:
         return {name: torch.cat(values).reshape(self.draws, n) for name, values in terms.items()}
 
 
-def device_of(method: Method) -> torch.device:
-    """Where a method computes."""
-    return next((p.device for p in method.parameters()), torch.device("cpu"))
-
-
 @contextlib.contextmanager
 def evaluating(method: Method) -> Iterator[None]:
     """Within the block the method is in evaluation mode; afterwards it is as before."""

@@ -57,6 +57,11 @@ def checks_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
     return arguments.checked(checked, like=like)
 
 
+def device_of(method: nn.Module) -> torch.device:
+    """Where a method computes."""
+    return next((p.device for p in method.parameters()), torch.device("cpu"))
+
+
 def refuse_rows(method: "Method", batch: Batch) -> None:
     """Raise InputError unless the batch fits the method's length and vocabulary; skipped in a compiled step."""
     if torch.compiler.is_compiling():

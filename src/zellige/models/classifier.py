@@ -15,7 +15,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..core.process import Process
 from ..core.schedule import CLEAN
-from ..methods.method import Method
+from ..methods.method import Method, device_of
 from ..nn.block import Net
 from ..nn.classifier import Classifier
 from ..nn.network import build_network
@@ -138,7 +138,7 @@ def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> T
 
 def classifier_of(model: "Model", folder: str | Path) -> TextClassifier:
     """The classifier in a folder, on the device of the model. InputError: it reads other texts than the model's."""
-    device = next((p.device for p in model.method.parameters()), torch.device("cpu"))
+    device = device_of(model.method)
     classifier = load_classifier(folder, device)
     check_pair(classifier, model)
     return classifier

@@ -22,7 +22,7 @@ from ..core.random import mix
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.flexmdm import FlexMDM
-from ..methods.method import Method
+from ..methods.method import Method, device_of
 from ..show.kinds import of
 from .model import as_model
 
@@ -93,7 +93,7 @@ def embed_tokens(
         raise InputError(f"{method.name} has no noise, so t is 0; leave it out")
     if empty := [i for i, text in enumerate(texts) if not len(text)]:
         raise InputError(f"text {empty[0]:,} is empty; give texts of one character or more")
-    size, device = tokens_at_once(method), next((p.device for p in method.parameters()), torch.device("cpu"))
+    size, device = tokens_at_once(method), device_of(method)
     rows = [(i, [*text[at : at + size]]) for i, text in enumerate(texts) for at in range(0, len(text), size)]
     total: Tensor | None = None
     count, training = 0, method.training

@@ -19,6 +19,7 @@ import torch
 
 from ..base.errors import InputError
 from ..core.batch import Batch
+from ..methods.method import device_of
 from ..models.model import Model
 from ..samplers.growing import Redrawn
 from ..samplers.pairing import of_length
@@ -85,11 +86,14 @@ def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended
         free = free.long().cummax(0).values.bool()
     elif method.parameterization == "insertion":  # which moves given tokens
         free = torch.ones_like(free)
-    device = next((p.device for p in method.parameters()), row.device)
     label = None if of.condition is None else of.condition[number : number + 1]
     nats = 0.0
     for x, counted in zip(row.split(method.window), free.split(method.window)):
         if counted.any():
-            batch = Batch(x[None], counted[None], condition=label).take(torch.zeros(draws, dtype=torch.long)).to(device)
+            batch = (
+                Batch(x[None], counted[None], condition=label)
+                .take(torch.zeros(draws, dtype=torch.long))
+                .to(device_of(method))
+            )
             nats += float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean())
     return nats / max(int(free.sum()), 1)

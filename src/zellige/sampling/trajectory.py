@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..core.random import Streams, mix
+from ..methods.method import device_of
 from ..models.model import Model
 from ..samplers import Sampler, State, run
 from ..samplers.guide import Wrapper
@@ -180,7 +181,7 @@ class Trajectory:
     def _run(self, numbers: Tensor, attempt: int) -> Iterator[State]:
         """The states of the samples of these numbers, with the random numbers of the attempt."""
         method, count = self.model.method, self.count
-        device = next((p.device for p in method.parameters()), torch.device("cpu"))
+        device = device_of(method)
         rows_of = lambda values: values[numbers * len(values) // count].to(device)  # noqa: E731
         return run(
             self.sampler,

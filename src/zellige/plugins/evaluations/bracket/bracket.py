@@ -22,9 +22,9 @@ from zellige.data.losses import LOSSLESS
 from zellige.evaluation import workers
 from zellige.evaluation.evaluate import EvaluationRows, evaluate_rows, evenly_chosen
 from zellige.evaluation.interval import FREEDOM, LEVEL, OVER_TEXTS, SKEWED, skewness
-from zellige.evaluation.likelihood import device_of, evaluating, number_of_tokens
+from zellige.evaluation.likelihood import evaluating, number_of_tokens
 from zellige.evaluation.result import Result, summarize
-from zellige.methods.method import Method
+from zellige.methods.method import Method, device_of
 from zellige.models.model import fingerprint
 from zellige.samplers import Confidence, FixedOrder, Sampler
 from zellige.samplers.confidence import Measure

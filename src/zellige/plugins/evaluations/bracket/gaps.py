@@ -8,8 +8,7 @@ import torch
 from zellige.core.batch import Batch
 from zellige.core.random import mix
 from zellige.evaluation.conditional import RowStreams
-from zellige.evaluation.likelihood import device_of
-from zellige.methods.method import Method
+from zellige.methods.method import Method, device_of
 from zellige.samplers.pairing import of_length
 from zellige.samplers.replay import path_of, weigh
 
