@@ -315,7 +315,7 @@ def folded(part: str) -> str:
 
 INTRODUCTION = """# Samples
 
-What the included models make, good and bad. None was selected: these are the first samples of each model, with seed 0 or
+What the included models make, good and bad. No person selected them: these are the first samples of each model, with seed 0 or
 with seeds 0 to 15. The settings are the model's defaults, unless the command sets others. Run a command to get its samples
 again. The models are small: 0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU
 ([their likelihoods](results.md))."""
@@ -335,8 +335,8 @@ def rubric(samples: dict[str, Any], said: dict[str, tuple[bool, ...]]) -> list[s
         table.append(f"| {question} | " + " | ".join(cells) + " |")
     return [
         "## Texts",
-        "The stories sound like stories, but hardly any holds together as one. A language model judged 16 of them and 16 real "
-        "stories of the same length, shuffled and without their source:",
+        "The stories sound like stories, but hardly any holds together as one. A language model judged 16 of them, each the "
+        "likeliest of eight candidates, and 16 real stories of the same length, shuffled and without their source:",
         "\n".join(table),
         "The intervals are 95%. The real stories are from the validation split.",
     ]

@@ -402,7 +402,7 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
     fetched = ", or leave the --data.* out, and the files are downloaded" if what.needs != "`data.path`" else ""
     path = "" if what.needs == "nothing" else f"; put the path for $DATA{fetched}"
     lines += ["## Numbers and samples", "", f"In an empty folder{path}.", ""]
-    lines += ["Samples are those of the seeds beside them, all of them, none chosen.", ""]
+    lines += ["Samples are those of the seeds beside them, all of them, none chosen by a person.", ""]
     for command, printed in shown:
         lines += ["```text", f"$ {command}", *printed.splitlines(), "```", ""]
         if picture := re.search(r"--out (\S+\.png)", command):
