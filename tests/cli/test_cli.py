@@ -27,6 +27,7 @@ from zellige.base.errors import InputError
 from zellige.base.requests import check_fields, declared, inline, option
 from zellige.cli import COMMANDS, common, flags, help, meanings, options, tables
 from zellige.cli.common import idle_seed
+from zellige.cli.drawing import described
 from zellige.cli.evaluate import EVALUATIONS, TRAIN
 from zellige.cli.evaluate_again import Mode
 from zellige.evaluation.result import Result, fullest
@@ -34,6 +35,7 @@ from zellige.models import hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
 from zellige.plugins.kinds.molecules.smiles import is_molecule
+from zellige.samplers.pairing import CONTINUOUS
 from zellige.sampling import choices
 from zellige.show.terminal import Terminal
 
@@ -1018,6 +1020,12 @@ def test_sample(run):
     assert protocol == {
         "distribution": "the model of 16 steps", "distribution_key": "steps 16", "bounded by": {"steps": 16},
     }  # fmt: skip
+
+
+def test_the_command_of_a_bound_names_int8():
+    law = dataclasses.replace(CONTINUOUS, number={"grid": "cosine"})
+    assert described(law, "int8").endswith("; zellige evaluate --grid cosine --precision int8 bounds its likelihood")
+    assert described(law, "float32").endswith("; zellige evaluate --grid cosine bounds its likelihood")
 
 
 def test_samplers_and_their_options(run):

@@ -91,6 +91,15 @@ def test_the_bound_of_the_average_names_its_copies(model):
     assert "symmetries" not in plain.protocol
 
 
+@pytest.mark.parametrize(("sampler", "bounded_by"), [("first_hitting", {"symmetries": 3}), ("ancestral", None)])
+def test_samples_name_the_average_and_only_its_bound(model, sampler, bounded_by):
+    """`evaluate` bounds the average in continuous time alone, not in a number of steps."""
+    found = zellige.Sample(sampler=sampler, steps=5, symmetries=3).run(model).distribution
+    assert found is not None
+    assert found.key.endswith("symmetries 3")
+    assert found.number == bounded_by
+
+
 def test_what_cannot_be_averaged(model):
     uniform: Any = build(METHODS["udlm"], 4, NET, METHODS["udlm"].Config())
     other = copy.copy(model)

@@ -158,7 +158,7 @@ def draw(
         terminal.result(verdict)
     terminal.say(str(samples))
     if samples.distribution is not None:
-        terminal.say(f"sampled from: {described(samples.distribution)}")
+        terminal.say(f"sampled from: {described(samples.distribution, model.method.precision)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:
@@ -234,11 +234,12 @@ def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
         )
 
 
-def described(distribution: "Distribution") -> str:
-    """The distribution of the samples, and the command that bounds their likelihood."""
+def described(distribution: "Distribution", precision: str) -> str:
+    """The distribution of the samples of a model in a precision, and the command that bounds their likelihood."""
     if distribution.number is None:
         return f"{distribution.text}; no bound on its likelihood"
-    words = [f"--{name} {value}" for name, value in distribution.number.items()]
+    choices = {**distribution.number} | ({"precision": precision} if precision == "int8" else {})
+    words = [f"--{name} {value}" for name, value in choices.items()]
     return f"{distribution.text}; {' '.join(['zellige evaluate', *words])} bounds its likelihood"
 
 

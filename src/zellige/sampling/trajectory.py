@@ -71,6 +71,9 @@ class Trajectory:
         if self.lengths:
             given = "given a length, which is drawn from those of its training"
             distribution = distribution.changed("given a length", given, distribution.number)
+        if copies := getattr(self.model.method.network, "symmetries", 0):
+            number = {"symmetries": copies} if distribution.number == {} else None
+            distribution = distribution.changed(f"symmetries {copies}", f"averaged over {copies} symmetries", number)
         if not self.wrappers or isinstance(method, Wrapper):
             return distribution
         return distribution.changed("guided", "changed by guidance")
