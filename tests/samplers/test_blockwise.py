@@ -5,13 +5,27 @@ import itertools
 
 import pytest
 import torch
+from torch import nn
 
-from testing.growing import Counting, Exact, L, Uncached, V, by_blocks, masked, table, transformer
+from testing.growing import (
+    Counting,
+    Exact,
+    L,
+    Uncached,
+    V,
+    by_blocks,
+    masked,
+    remember,
+    table,
+    tokens,
+    transformer,
+)
 from testing.pairs import close, generators
 from testing.worlds import data_distribution
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.samplers import (
+    SAMPLERS,
     Ancestral,
     AnyOrder,
     Blockwise,
@@ -105,6 +119,59 @@ def test_the_last_block_is_drawn_whole():
     long = draw(network, Blockwise(), (3, 30))
     for length in (29, 16, 3):
         assert torch.equal(draw(network, Blockwise(), (3, length)).x, long.x[:, :length])
+
+
+# ---------------------------------------------------------------------------------- every sampler inside
+WRITERS = (
+    "ancestral", "any_order", "confidence", "euler", "first_hitting", "fixed_order", "informed", "klass", "p2", "psi",
+    "remasking", "smc", "speculative", "tau_leaping", "uniformisation",
+)  # fmt: skip
+
+
+class Copying(nn.Module):
+    """Says with certainty that a token is the one of three places before, and what `first` (K,) says of the first three."""
+
+    block, time_conditioned = 3, False
+
+    def __init__(self, first):
+        super().__init__()
+        self.first = first
+
+    def features(self, x, time=None, *, cache=None, **more):
+        whole = x if cache is None else torch.cat((tokens(cache), x), 1)
+        before = torch.where(nn.functional.one_hot(whole[:, :-3], len(self.first)) > 0, 50.0, 0.0).double()
+        first = self.first.expand(len(x), 3, -1)
+        return torch.cat((first, before), 1)[:, whole.shape[1] - x.shape[1] : whole.shape[1]]
+
+    def extend(self, cache, x, time=None, valid=None):
+        return remember(cache, x)
+
+    def head(self, h):
+        return h
+
+
+def copying(*first):
+    """A method of 9 tokens of 4, in blocks of three; its head verifies with the same words."""
+    method = masked(Copying(torch.tensor([*first, 0.0]).double()), 9, len(first))
+    return method.verified_by(lambda h, x, turn: h)
+
+
+def test_the_writers_are_all_that_can_write_a_block():
+    inside = of_length(copying(0.0, 0.0, 0.0, 0.0), 3)
+    able = [name for name, cls in SAMPLERS.items() if cls.reason_against(inside) is None and not cls.grows]
+    assert sorted(able) == sorted(WRITERS)
+
+
+@pytest.mark.parametrize("name", sorted({*WRITERS} - {"smc"}))
+@torch.no_grad()
+def test_whatever_writes_a_block_sees_the_blocks_before(name):
+    """Each is the same as the first one, which differs from row to row; some rows have theirs given."""
+    fixed = torch.full((7, 9), -1)
+    fixed[:3, :3] = torch.tensor([[0, 0, 0], [2, 1, 3], [3, 0, 1]])
+    inner = SAMPLERS[name]()
+    x = draw(copying(0.0, 0.0, 0.0, 0.0), Blockwise(inner), (7, 9), 4, fixed=fixed).x
+    assert torch.equal(x[:, 3:], x[:, :3].repeat(1, 2))
+    assert len(x[3:].unique(dim=0)) > 1
 
 
 # ---------------------------------------------------------------------------------- prompts

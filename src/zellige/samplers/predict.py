@@ -60,10 +60,11 @@ def hidden_at(method: Diffusion, state: State, at: Tensor) -> tuple[Tensor, Tens
 
     Only sequences with such a position are evaluated.
     """
-    rows, time = at.any(-1), clean_where_fixed(method, state, expected_time(method, state))
+    rows, time = at.any(-1).nonzero()[:, 0], clean_where_fixed(method, state, expected_time(method, state))
+    context = None if state.context is None else state.context.take(rows)
     condition = None if state.condition is None else state.condition[rows]
     batch = Batch(state.x[rows], condition=condition)
-    return method.hidden(state.x[rows], time[rows], batch, None, positions(at[rows])), time
+    return method.hidden(state.x[rows], time[rows], batch, context, positions(at[rows])), time
 
 
 def as_masks(method: Diffusion, h: Tensor, time: Tensor) -> Prediction:
