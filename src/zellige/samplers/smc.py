@@ -373,9 +373,9 @@ class Smc(OnGrid):
         particles: Particles = state.memory
         (B, L), N = state.x.shape, particles.log_weights.shape[1]
         t, s = (time.repeat_interleave(N, 0) if time.ndim else time for time in (t, s))
-        condition = None if state.condition is None else state.condition.repeat_interleave(N, 0)
         x = torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1)  # (B N, L)
-        inner = State(x, state.fixed.repeat_interleave(N, 0), x.new_zeros(B * N), condition=condition)
+        groups = torch.arange(B, device=x.device).repeat_interleave(N)
+        inner = replace(replace(state, memory=None).take(groups), x=x)
         at = free(method, inner)  # (B N, L) bool, n of them
         later = positions(at).of(s.expand(at.shape))
         pred = predict_at(method, inner, at, t)
