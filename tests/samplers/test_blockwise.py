@@ -174,6 +174,14 @@ def test_whatever_writes_a_block_sees_the_blocks_before(name):
     assert len(x[3:].unique(dim=0)) > 1
 
 
+@pytest.mark.parametrize("how", [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-3}], ids=["cold", "top_k", "top_p"])
+@pytest.mark.parametrize("name", WRITERS)
+@torch.no_grad()
+def test_whatever_writes_a_block_is_truncated_from_outside(name, how):
+    x = draw(copying(0.3, 0.9, 0.1, 0.5), Blockwise(SAMPLERS[name](), **how), (5, 9), 4).x
+    assert (x == 1).all()
+
+
 # ---------------------------------------------------------------------------------- prompts
 @pytest.mark.parametrize("prompt", [[1], [0, 1], [1, 1, 0]])
 @torch.no_grad()

@@ -114,6 +114,11 @@ class Truncated(Wrapper):
         return truncate(self.method.next(h), *self.how)
 
 
+def as_of(method: Any, pred: Prediction) -> Prediction:
+    """The prediction of the network itself, truncated where the method is a `Truncated`, or several."""
+    return truncated(as_of(method.method, pred), *method.how) if isinstance(method, Truncated) else pred
+
+
 # ---------------------------------------------------------------------------------- a distribution, changed
 @checked
 def temperature(p: Tensor, value: float) -> Tensor:

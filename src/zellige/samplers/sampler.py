@@ -15,10 +15,9 @@ from ..base.requests import declared
 from ..base.waiting import at_hand, fixed_shapes
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
-from ..core.prediction import Prediction
 from ..core.random import Randomness, Streams
 from ..methods.method import Method
-from .guide import Truncated, Truncation, truncated
+from .guide import Truncated, Truncation
 from .pairing import Distribution, discrete_times, of_length
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
@@ -226,10 +225,6 @@ class Sampler(Truncation):
         """Wrap the method in this truncation; the method itself if nothing changes."""
         how = (self.temperature, self.top_p, self.top_k, self.drop_crossing)
         return Truncated(method, *how) if self.truncates() else method
-
-    def applied(self, pred: Prediction) -> Prediction:
-        """The prediction, truncated."""
-        return truncated(pred, self.temperature, self.top_p, self.top_k, self.drop_crossing)
 
     def distribution(self, method: Method, steps: int | None) -> Distribution:
         """The distribution that `steps` steps sample from, and the number that bounds it.

@@ -51,6 +51,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .fixed_order import permutation
+from .guide import as_of
 from .pairing import Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Exactness, Sampler, State
@@ -221,7 +222,7 @@ class Pass:
         return self._distribution(h[at[rows]], at)
 
     def _distribution(self, h: Tensor, at: Tensor) -> Tensor:
-        pred = self.sampler.applied(as_masks(self.method, h, self.time[at]))
+        pred = as_of(self.method, as_masks(self.method, h, self.time[at]))
         return maths.normalise(posterior(pred).double())
 
 
@@ -234,7 +235,7 @@ def in_order(sampler: Speculative, method: Diffusion, batch: Batch, when: Tensor
         when: (B, L), as `Speculative.when` gives it. Given positions (`Batch.mask` False) stay.
         most: sequences of one evaluation.
     """
-    x, counted = batch.tokens, batch.counted
+    x, counted, method = batch.tokens, batch.counted, sampler.truncated(method)
     B, L = x.shape
     turn = when.masked_fill(~counted, math.inf).argsort(dim=-1, stable=True).argsort(-1)
     n = counted.sum(-1)
@@ -305,9 +306,9 @@ class OverOrders:
         when = self.sampler.when(counted, generator)
         if draw:
             state = self.sampler.init(method, (len(x), x.shape[1]), fixed=torch.where(counted, -1, x))
-            state = replace(state, condition=batch.condition)
+            state, inside = replace(state, condition=batch.condition), self.sampler.truncated(method)
             while free(method, state).any():
-                state = self.sampler.advance(method, state, when, generator)
+                state = self.sampler.advance(inside, state, when, generator)
             x = state.x
         log_w = in_order(self.sampler, method, Batch(x, batch.mask, None, batch.condition), when)
         return x, log_w, counted.sum(-1)
