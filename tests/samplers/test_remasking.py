@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from testing.pairs import METHODS, close, denoiser, distance, md4, mdlm
+from testing.pairs import METHODS, close, constant, denoiser, distance, md4, mdlm
 from testing.worlds import L, V, data_distribution
 from zellige import exact
 from zellige.base.errors import InputError
@@ -14,7 +14,7 @@ from zellige.core.curves import Cosine, Linear
 from zellige.core.process import absorbing
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MDLM
-from zellige.samplers import Ancestral, Remasking, State, run
+from zellige.samplers import P2, Ancestral, Remasking, State, run
 
 CAP, RESCALE, LOOP = Remasking("cap", eta=0.3), Remasking("rescale", eta=0.4), Remasking("loop", eta=0.3)
 STEPS = [(PRIOR, 0.7), (0.9, 0.4), (0.6, 0.6), (0.5, 0.45), (0.3, CLEAN)]
@@ -39,6 +39,17 @@ def test_given_x_0_a_step_keeps_the_marginals(sampler, t, s):
     state, time, later = at(method, t, s)
     before, after = (exact.marginal(process, exact.embed(process, distribution, L), L, u) for u in (t, s))
     close(before @ exact.transition(sampler, method, state, time, later), after, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_p2_of_strictness_0_masks_no_token_again():
+    """However sure the network is of the masks: one to three of them left of revealed tokens that it says are wrong."""
+    method = constant(Linear(), [50.0, 0, 0, 0], 4)
+    x = torch.tensor([[V, V, V, 1], [V, V, 2, 1], [V, 1, 2, 1]])
+    state = State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros(3, dtype=torch.long))
+    t, s = torch.tensor([[0.75], [0.5], [0.25]]), torch.tensor([[0.5], [0.25], [0.25]])
+    state = P2(0.0).step(method, state, t.double(), s.double(), torch.Generator().manual_seed(0))
+    assert state.x.tolist() == [[0, V, V, 1], [0, V, 2, 1], [V, 1, 2, 1]]
 
 
 @torch.no_grad()

@@ -95,7 +95,8 @@ class P2(Sampler):
             masks, fixed: (B, L) bool, positions that were masks, and those that are given.
             left: (B,) number of masks after the step.
         """
-        score = torch.where(masks, log_p, self.strictness * log_p).round(decimals=5).masked_fill(fixed, torch.inf)
+        again = self.strictness * log_p if self.strictness else torch.inf
+        score = torch.where(masks, log_p, again).round(decimals=5).masked_fill(fixed, torch.inf)
         best_first = score.argsort(dim=-1, descending=True, stable=True)
         return fixed | (best_first.argsort(-1) < (score.shape[-1] - left)[:, None])
 
