@@ -26,6 +26,7 @@ from zellige.samplers import (
     Euler,
     FirstHitting,
     FixedOrder,
+    Informed,
     Remasking,
     State,
     TauLeaping,
@@ -143,10 +144,16 @@ def test_tokens_a_step_beyond_the_length_cost_no_more_than_it():
 
 
 def test_calls_at_most_are_no_fewer_than_those_that_are_made():
-    method = mdlm()
-    for sampler in (Ancestral(), TauLeaping(corrector=3), Confidence(), AnyOrder(), samplers.Blockwise(stride=1)):
+    """With a reward, too, for which `smc` has several particles: more calls than steps."""
+    steered = samplers.Rewarded(mdlm(), lambda x, condition: x.sum(-1).double())
+    makes = (Ancestral(), TauLeaping(corrector=3), Confidence(), AnyOrder(), Informed(), samplers.Blockwise(stride=1))
+    inside = samplers.Blockwise("smc", stride=1)
+    pairs = [(sampler, mdlm()) for sampler in makes] + [(samplers.Smc(), steered), (inside, steered)]
+    for sampler, method in pairs:
         *_, last = run(sampler, method, (4, L), 5, generator=generators(*range(4)))
-        assert int(last.calls.max()) <= sampler.most_calls(sampler.times(method, 5)), sampler.name
+        most = sampler.most_calls(method, sampler.times(method, 5))
+        assert int(last.calls.max()) <= most, sampler.name
+        assert method is not steered or last.calls.max() > 5
 
 
 @pytest.mark.parametrize("name", samplers.SAMPLERS)

@@ -131,9 +131,9 @@ class Blockwise(InBlocks, Growing):
             total += evaluations
         return total
 
-    def most_calls(self, times):
+    def most_calls(self, method, times):
         """Evaluations of the inner sampler, and one for each block that reads the context."""
-        return (self.inner.most_calls(times) + int(times[0, 0])) * (1 + self.redraw)
+        return (self.inner.most_calls(method, times) + int(times[0, 0])) * (1 + self.redraw)
 
     def has_fixed_shape(self, method: Diffusion, shape):
         first_block, *_ = self.layout(method)

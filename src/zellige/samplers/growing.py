@@ -226,8 +226,8 @@ class Growing(Sampler):
             whole, rows = state, again(state)
             states = draw(rows, attempt + 1)
 
-    def most_calls(self, times):
-        return super().most_calls(times) * (1 + self.redraw)
+    def most_calls(self, method, times):
+        return super().most_calls(method, times) * (1 + self.redraw)
 
 
 def again(state: State) -> Tensor:

@@ -111,8 +111,8 @@ class Informed(Ancestral):
     def expected_calls(self, method, times, free):
         return None
 
-    def most_calls(self, times):
-        return super().most_calls(times) * (1 + self.corrections)
+    def most_calls(self, method, times):
+        return super().most_calls(method, times) * (1 + self.corrections)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.revise and bool((t == CLEAN).all()):

@@ -83,7 +83,7 @@ class Insertion(Sampler):
         steps = count_of_steps(steps, usual_steps(method))
         return torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
 
-    def most_calls(self, times):
+    def most_calls(self, method, times):
         return len(times)
 
     def init(self, method: FlexMDM, shape, *, fixed=None, generator=None):

@@ -130,7 +130,7 @@ class Replayed:
     steps: int | None = None
 
     def calls(self, method):
-        return self.sampler.most_calls(self.sampler.times(method, self.steps))
+        return self.sampler.most_calls(method, self.sampler.times(method, self.steps))
 
     def __call__(self, method, batch, context, generator, draw):
         x = batch.tokens

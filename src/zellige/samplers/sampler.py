@@ -259,7 +259,7 @@ class Sampler(Truncation):
         """Number of passes of the network in one of its evaluations."""
         return method.passes
 
-    def most_calls(self, times: Tensor) -> int:
+    def most_calls(self, method: Method, times: Tensor) -> int:
         """Largest number of network evaluations of a text on these times, rejected proposals not included."""
         return len(times) - 1
 

@@ -239,8 +239,8 @@ class SemiAutoregressive(InBlocks):
             rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
         return torch.cat(rows[::-1])
 
-    def most_calls(self, times):
-        return self.inner.most_calls(times)
+    def most_calls(self, method, times):
+        return self.inner.most_calls(method, times)
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state = super().init(method, shape, fixed=fixed, generator=generator)

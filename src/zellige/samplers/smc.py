@@ -352,8 +352,8 @@ class Smc(OnGrid):
         particles = f"by {count:,} weighted particle{'s' * (count > 1)}"
         return Distribution(f"{distribution.key}{power}, particles {count}", f"{distribution.text}{power}, {particles}")
 
-    def most_calls(self, times):
-        return super().most_calls(times) * self.size(None)
+    def most_calls(self, method, times):
+        return super().most_calls(method, times) * self.size(method)
 
     def init(self, method: Any, shape, *, fixed=None, generator=None):
         check(self, method)

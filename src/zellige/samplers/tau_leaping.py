@@ -215,8 +215,8 @@ class TauLeaping(OnGrid):
         end = (t >= 1) | s.isinf()
         return expected_evaluations(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
 
-    def most_calls(self, times):
-        return super().most_calls(times) * (1 + self.corrector)
+    def most_calls(self, method, times):
+        return super().most_calls(method, times) * (1 + self.corrector)
 
     def predict(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """A leap of the reverse rate from t to s; the kernel at the ends."""

@@ -63,7 +63,8 @@ class Limits:
         before anything is computed for it."""
         steps_of_grid = size_steps(getattr(sampler.inner or sampler, "grid", ""))
         self.check("steps", steps_of_grid or steps or 1, "steps")
-        calls = sampler.most_calls(sampler.times(of_length(method, length), steps))
+        inside = of_length(method, length)
+        calls = sampler.most_calls(inside, sampler.times(inside, steps))
         has_cache = sampler.grows and 0 < method.block < method.window  # what stands before is not computed again
         calls *= sampler.passes(method)
         self.check_work(rows * calls * (method.block if has_cache else min(length, method.window)))

@@ -149,7 +149,7 @@ def steps_within(method: Method, sampler: str, most: int, blocks: int = 1) -> in
     plain = {name: float(options.pop(name)) for name in PLAIN if name in options}
     chosen = samplers.choose_sampler(name, method, plain.get("temperature"), plain.get("top_p"), options)
     steps = admissible(method, max(1, most // blocks))
-    while steps > 1 and chosen.most_calls(chosen.times(method, steps)) > most:
+    while steps > 1 and chosen.most_calls(method, chosen.times(method, steps)) > most:
         steps -= 1
     return steps
 
