@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from zellige import Batch, Net
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
-from zellige.samplers import SAMPLERS, run
+from zellige.samplers import SAMPLERS, SemiAutoregressive, run
+from zellige.samplers.semi_autoregressive import WRITES
 
 CASES = {
     "d3pm": {}, "d3pm uniform": {"process": "uniform"}, "csm": {}, "tauldr": {}, "sedd": {},
@@ -113,9 +114,11 @@ def steps_of(case: str) -> dict[str, dict[str, int]]:
         copies.clear()
         method.loss(Batch(tokens), draws()).sum().backward()
     found["training"] = dict(copies)
-    for name, sampler in SAMPLERS.items():
+    samplers = {name: sampler() for name, sampler in SAMPLERS.items()}
+    samplers |= {f"blocks of {name}": SemiAutoregressive(name, 5) for name in WRITES}
+    for name, sampler in samplers.items():
         if sampler.reason_against(method) is None:
-            states = run(sampler(), method, (4, 16), None if sampler.grows else 4, generator=draws())
+            states = run(sampler, method, (4, 16), None if sampler.grows else 4, generator=draws())
             next(states)  # pyright: ignore[reportArgumentType]
             copies.clear()
             next(states)

@@ -30,7 +30,6 @@ from ..base.requests import TOKENS, declared, option
 from ..base.waiting import fixed
 from ..core import random
 from ..core.random import Randomness
-from ..core.schedule import as_time
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
@@ -94,15 +93,10 @@ class Blockwise(InBlocks, Growing):
         return distribution if first_block == method.shape[0] else distribution.changed(*BLOCKS, distribution.number)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """Times (steps of all blocks + 1, 3): blocks left, and the inner sampler's times from and to; then zeros."""
+        """Lines of `times_of_blocks`."""
         first_block, stride, _ = self.layout(method)
         later = max(-(-(method.shape[0] - first_block) // stride), 0)
-        grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {first_block, stride}}
-        rows = [torch.zeros(1, 3)]
-        for left in range(1, later + 2):
-            grid = grids[stride if left <= later else first_block]
-            rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
-        return torch.cat(rows[::-1])
+        return self.times_of_blocks(method, [first_block] + [stride] * later, steps)
 
     def expected_calls(self, method: Diffusion, times, free):
         """Expected evaluations of the inner sampler in each block, and those that read the context; None if texts may
@@ -154,12 +148,11 @@ class Blockwise(InBlocks, Growing):
     def step(self, method: Diffusion, state, t, s, generator=None):
         memory, left, last = state.memory, int(t[0]), int(s[0]) != int(t[0])
         if len(memory.rows):
-            inner, device = memory.inner, state.x.device
+            inner = memory.inner
             inside, streams = of_length(method, inner.x.shape[1]), random.of_rows(generator, memory.rows, memory.open)
             if state.condition is not None:
                 inner = replace(inner, condition=state.condition[memory.rows])
-            inner_t, inner_s = (as_time(float(time), device) for time in t[1:])
-            state = self._put(state, self.inner.step(self.inner.truncated(inside), inner, inner_t, inner_s, streams))
+            state = self._put(state, self.step_inside(inside, inner, t, streams))
         if not last:
             return state
         state = close(state, self.ending)

@@ -231,13 +231,8 @@ class SemiAutoregressive(InBlocks):
         return [min(size, length - i) for i in range(0, length, size)]
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """Times (steps of all blocks + 1, 3): blocks left, and the inner sampler's times from and to; then zeros."""
-        sizes, rows = self._sizes(method.shape[0]), [torch.zeros(1, 3)]
-        grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {*sizes}}
-        for left, size in enumerate(reversed(sizes), 1):
-            grid = grids[size]
-            rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
-        return torch.cat(rows[::-1])
+        """Lines of `times_of_blocks`."""
+        return self.times_of_blocks(method, self._sizes(method.shape[0]), steps)
 
     def most_calls(self, method, times):
         return self.inner.most_calls(method, times)
@@ -266,7 +261,7 @@ class SemiAutoregressive(InBlocks):
         inside: Any = Inside(raw, inner.x.shape[1], self.cache)
         inside = Truncated(inside, *method.how) if isinstance(method, Truncated) else inside
         inner = replace(inner, context=around, condition=state.condition)
-        new = self.inner.step(self.inner.truncated(inside), inner, t[1], t[2], generator)
+        new = self.step_inside(inside, inner, t, generator)
         x = state.x.clone()
         x[:, memory.begin : memory.begin + new.x.shape[1]] = new.x
         reading, new = around.updated(), replace(new, context=None)
