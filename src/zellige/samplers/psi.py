@@ -41,7 +41,7 @@ from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, with_argmax
 from .grid import spaced
-from .pairing import Distribution, discrete_times, irreversible, one_alpha, usual_steps
+from .pairing import Distribution, count_of_steps, discrete_times, irreversible, one_alpha, usual_steps
 from .predict import free, redraw
 from .remasking import most_masked
 from .sampler import Exactness, Sampler
@@ -132,12 +132,11 @@ class Psi(Sampler):
         end = getattr(method, "published_end", None) if published else 0.0
         if end is None:
             raise InputError(f"grid 'published' is not known of {method.name}; use uniform")
-        n = (usual_steps(method) if steps is None else steps) + 1
-        if n < 2:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
-        still = float(method.process.schedule.inverse(self.pause))
-        high, middle = round((1 - self.t_on) * n), round((self.t_on - self.t_off) * n)
-        parts = [(1.0, still, high), (still, still, middle), (still, end, n - high - middle)]
+        n = count_of_steps(steps, usual_steps(method)) + 1
+        still = min(float(method.process.schedule.inverse(self.pause)), method.process.start_time)
+        high = round((1 - self.t_on) * n)
+        middle = min(round((self.t_on - self.t_off) * n), n - high)
+        parts = [(max(1.0, still), still, high), (still, still, middle), (still, min(still, end), n - high - middle)]
         times = torch.cat([torch.linspace(*part, dtype=torch.float64) for part in parts])
         if published:
             return torch.cat((times, times.new_tensor([CLEAN])))
