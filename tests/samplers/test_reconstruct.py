@@ -7,7 +7,9 @@ from testing.worlds import V, data_distribution
 from zellige import InputError, exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import Tabulated
 from zellige.samplers import Ancestral, AnyOrder, Remasking, run
+from zellige.samplers.sampler import below
 
 
 def denoiser(process, predicts="leave_one_out"):
@@ -26,6 +28,17 @@ def test_given_positions_stay():
     ]
     assert all(bool((x[:, 1] == 2).all()) for x in states)
     assert len(states[0][:, 0].unique()) == V
+
+
+@pytest.mark.parametrize("T", [11, 49, 100])
+def test_a_model_of_t_steps_takes_as_many_as_are_left(T):
+    """One for each of its times from the noise on, though a time is not the same float64 on the grid and as i / T."""
+    noise = absorbing(V + 1, Tabulated(torch.linspace(1.0, 0.0, T + 1, dtype=torch.float64)))
+    method = denoiser(noise, "leave_one_out")
+    for i in range(1, T + 1):
+        times = below(Ancestral(), method, Ancestral().times(method, T), i / T)
+        assert len(times) == i + 1
+        assert float(times[0]) == i / T
 
 
 @pytest.mark.parametrize("sampler", [AnyOrder(), Remasking()])

@@ -379,7 +379,7 @@ def below(sampler: Sampler, method: Any, times: Tensor, t: float) -> Tensor:
         )
     T = discrete_times(method)
     begin = max(round(t * T), 1) / T if T else t
-    return torch.cat((times.new_tensor([begin]), times[times < begin]))
+    return torch.cat((times.new_tensor([begin]), times[times < begin - 1e-9]))
 
 
 @checked
