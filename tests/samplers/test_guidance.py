@@ -45,6 +45,22 @@ def test_it_reads_what_is_written_and_blanks(name, choices, sampler):
         assert int(known[0].sum()) == (0 if fixed is None else 3)
 
 
+def test_a_classifier_of_one_token_reads_no_token_before():
+    """It favours the token 2, whatever was written."""
+
+    class Word(Reader):
+        length = 1
+
+        def log_p(self, x, t, process):
+            super().log_p(x, t, process)
+            return torch.where(x == 2, 0.0, -40.0).double().expand(-1, 2)
+
+    method, word = make("ar").of_length(4), Word()
+    *_, state = run(LeftToRight(), method, (3, 4), 4, around=lambda method: ByClassifier(method, word, 2.0, label=1))
+    assert (state.x == 2).all()
+    assert {len(x) for x in word.read} == {1}
+
+
 def test_a_shorter_text_has_its_own_time():
     """A classifier of 8 tokens guides one of 5: the largest time it is given is that of the step, not that of the blanks."""
 

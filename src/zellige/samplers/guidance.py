@@ -261,7 +261,8 @@ class ByClassifier(Guide):
             torch.full(unknown.shape, PRIOR, dtype=torch.float64, device=x.device),
             torch.ones_like(unknown).bool(),
         )
-        change = self._changes(tokens[:, 1 - self.classifier.length :], unknown, t, where, self.labels(condition, x))
+        before = tokens[:, max(tokens.shape[1] + 1 - self.classifier.length, 0) :]
+        change = self._changes(before, unknown, t, where, self.labels(condition, x))
         change = pad(change[:, None, : self.method.vocabulary], (0, 0, h.shape[1] - 1, 0))
         return torch.cat((h.double(), change), -1), Read(inner, tokens)
 
