@@ -73,7 +73,7 @@ def test_cached_is_uncached():
     for row in range(4):
         alone = draw(method, LeftToRight(), (1, 16), seed=row, fixed=fixed[row : row + 1])
         assert torch.equal(alone.x[0], a.x[row])
-        assert int(alone.calls) == int((fixed[row] < 0).sum())  # a prompt and its first token are one call
+        assert int(alone.calls) == int(a.calls[row]) == int((fixed[row] < 0).sum())  # a prompt and a token: one call
 
 
 @torch.no_grad()
@@ -92,10 +92,12 @@ def test_a_long_prompt_beside_a_short_one():
     method, fixed = ar(length=8), torch.full((3, 30), -1)
     for row, length in enumerate((21, 3, 9)):
         fixed[row, :length] = torch.arange(length) * 3 % 5
-    whole = draw(method, LeftToRight(), (3, 30), fixed=fixed).x
+    whole = draw(method, LeftToRight(), (3, 30), fixed=fixed)
     for row in range(3):
-        assert torch.equal(draw(method, LeftToRight(), (1, 30), seed=row, fixed=fixed[row : row + 1]).x[0], whole[row])
-    assert not torch.equal(draw(method, LeftToRight(window=3), (3, 30), fixed=fixed).x, whole)
+        alone = draw(method, LeftToRight(), (1, 30), seed=row, fixed=fixed[row : row + 1])
+        assert torch.equal(alone.x[0], whole.x[row])
+        assert int(alone.calls) == int(whole.calls[row])
+    assert not torch.equal(draw(method, LeftToRight(window=3), (3, 30), fixed=fixed).x, whole.x)
 
 
 # ---------------------------------------------------------------------------------- where a text ends
