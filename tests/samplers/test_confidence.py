@@ -12,7 +12,8 @@ from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.samplers import AnyOrder, Confidence, Klass, run
+from zellige.core.schedule import Tabulated
+from zellige.samplers import AnyOrder, Confidence, Klass, State, run
 from zellige.samplers.predict import expected_time
 
 THREE = 3
@@ -216,6 +217,15 @@ def test_the_network_is_told_when_as_many_masks_are_expected():
     assert float(expected_time(d3pm, state)) == 1.0  # one of one free position is masked
     state = type(state)(torch.tensor([[V, 2]]), torch.zeros(1, 2, dtype=torch.bool), state.calls)
     assert float(expected_time(d3pm, state)) == 0.5  # on its grid
+
+
+@pytest.mark.parametrize("last", [0.0, 1e-3])  # alpha at t = 1, as d3pm's and as mdlm's
+def test_a_model_of_few_steps_is_told_the_nearest_of_its_times(last):
+    schedule = Tabulated(torch.linspace(1.0, last, 11, dtype=torch.float64))
+    method = exact.Denoiser(absorbing(V + 1, schedule), data_distribution(L=1), 1, "leave_one_out")
+    x = torch.zeros(11, 10, dtype=torch.long).masked_fill(torch.ones(11, 10).tril(-1).bool(), V)  # 0 to 10 masks
+    state = State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros(11))
+    close(expected_time(method, state)[:, 0], torch.tensor([1, *range(1, 11)], dtype=torch.float64) / 10)
 
 
 @pytest.mark.parametrize(

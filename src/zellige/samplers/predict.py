@@ -193,15 +193,16 @@ def pick(scores: Tensor, count: int, generator: Randomness = None) -> Tensor:
 def expected_time(method: Diffusion, state: State) -> Tensor:
     """Time (B, 1) at which the expected fraction of masks among the positions that are not given is the observed one.
 
-    Rounded to 1/1000; for a T-step model one of the T times on which its network was trained.
+    Rounded to 1/1000; for a T-step model to one of the T times on which its network was trained.
     """
     process, given_at, device = method.process, given_positions(method, state), state.x.device
-    share = (process.movable(state.x) & ~given_at).sum(-1) / (~given_at).sum(-1).clamp_min(1)
+    share = (process.movable(state.x) & ~given_at).sum(-1).double() / (~given_at).sum(-1).clamp_min(1)
     even = torch.arange(1001, dtype=torch.float64, device=device) / 1000
     t = method.grid(method.steps, device)[:-1].flip(0).clamp_max(1.0) if method.steps else even
     alpha = process.schedule.alpha(t)  # (n, 1), or (n, K)
     noise = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
-    return t[torch.searchsorted(noise.contiguous(), share.to(noise)).clamp_max(len(t) - 1)][:, None]
+    between = (noise[1:] + noise[:-1]) / 2
+    return t[torch.searchsorted(between, share.to(noise))][:, None]
 
 
 def hides(method: Diffusion) -> bool:
