@@ -147,6 +147,17 @@ def test_a_score_is_positive_and_one_at_x_t(config):
     assert method.predict(x, torch.full(x.shape, -torch.inf)).v.isfinite().all()  # tokens that are given
 
 
+@each_choice
+@pytest.mark.parametrize("s", [0.4, -torch.inf])
+def test_an_extreme_network_still_leaves_a_distribution(config, s):
+    """Log scores whose exponential no float holds, in float32 for absorbing noise."""
+    method = tabled(config)
+    method.network.float().logits.data.abs_().mul_(1e4)
+    x = exact.states(method.process.K, L)
+    p = kernel(method.predict(x, 0.7), torch.tensor(s, dtype=D))
+    close(p.sum(-1), torch.ones(x.shape, dtype=D))
+
+
 @torch.no_grad()
 def test_rows_may_start_at_the_prior_beside_others():
     method = tabled(CHOICES[0])

@@ -15,6 +15,8 @@ from ..core.prediction import Score
 from .diffusion import Diffusion, per_position
 from .uniform import uniform_bound
 
+LARGEST = 87.0  # log score: e^88.8 is no float32, and a kernel of infinite scores no distribution
+
 
 class Scored(Diffusion):
     """A concrete-score network under absorbing or uniform noise; `loss` is the diffusion term alone.
@@ -49,7 +51,8 @@ class Scored(Diffusion):
             odds = torch.where(odds.isfinite(), odds, 1.0)  # a given token: no noise, so no score
             logits = logits + (odds.log() - math.log(self.vocabulary)).to(logits)
         # uniform noise un-pushes scores, which magnifies what is lost in them; a mask's are summed and drawn from
-        return (logits if self.process.mask is not None else logits.double()).exp()  # SEDD section 3
+        logits = logits if self.process.mask is not None else logits.double()
+        return logits.clamp_max(LARGEST).exp()  # SEDD section 3
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
