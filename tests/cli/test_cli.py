@@ -258,6 +258,25 @@ def test_options_are_the_dataclasses(words, expected):
 
 
 @pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["____"], Outer(what="____")),
+        (["__ a cat", "--limit", "3"], Outer(what="__ a cat", limit=3)),
+        (["--limit", "3", "--", "____"], Outer(what="____", limit=3)),
+        (["--", "-- _ cat"], Outer(what="-- _ cat")),
+        (["--", "--help"], Outer(what="--help")),
+    ],
+)
+def test_a_text_may_begin_with_gaps_and_after_a_bare_double_dash_with_anything(words, expected):
+    """`zellige infill RUN "____"`: gaps were read as dashes."""
+    assert options.parse(Outer, options.everywhere(words)[1], "try", Terminal()) == expected
+
+
+def test_what_stands_after_a_bare_double_dash_is_no_option_of_every_command():
+    assert options.everywhere(["a", "--", "--quiet"]) == (options.Everywhere(), ["a", "--", "--quiet"])
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--net.layer 3", "unknown option '--net.layer' for try; did you mean '--net.layers'?"),

@@ -51,14 +51,19 @@ def names_of_fields(known: Mapping[str, Flag]) -> dict[str, str]:
     return EVERYWHERE | data | names_by_field | {name: flag.name for name, flag in names.items()} | off
 
 
+def before_arguments(argv: Iterable[str]) -> list[str]:
+    """The words before a bare `--`, after which all are arguments."""
+    return [*itertools.takewhile(lambda word: word != "--", argv)]
+
+
 def given(argv: Iterable[str]) -> set[str]:
     """The flags of a command line as they are written there, before it is known what they are."""
-    return {word.partition("=")[0] for word in argv if word.startswith("--")}
+    return {word.partition("=")[0] for word in before_arguments(argv) if word.startswith("--")}
 
 
 def value_of(argv: Sequence[str], flag: str) -> str:
     """The first word that is given to an option, before it is known what it takes; "" where it is not there."""
-    for i, word in enumerate(argv):
+    for i, word in enumerate(before_arguments(argv)):
         name, equals, text = word.partition("=")
         if name == flag:
             return text if equals else "".join(argv[i + 1 : i + 2])
@@ -67,7 +72,7 @@ def value_of(argv: Sequence[str], flag: str) -> str:
 
 def asks_help(argv: Sequence[str]) -> bool:
     """Return whether a command line asks for help, short or in full, or for the names of its options."""
-    return bool({"-h", "--help", "--help-all", LIST} & set(argv))
+    return bool({"-h", "--help", "--help-all", LIST} & set(before_arguments(argv)))
 
 
 def flag_of(name: str, known: Mapping[str, Flag]) -> Flag | None:
@@ -76,7 +81,7 @@ def flag_of(name: str, known: Mapping[str, Flag]) -> Flag | None:
 
 
 def take(known: Mapping[str, Flag], argv: Iterable[str], where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what is typed for each of the options, by its flag, and all other words.
+    """Return what is typed for each of the options, by its flag, and all other words, with a bare `--` among them.
 
     A value is a text, several texts where the option takes several, or True or False of a switch.
 
@@ -87,8 +92,10 @@ def take(known: Mapping[str, Flag], argv: Iterable[str], where: str) -> tuple[di
     values, rest, words = dict[str, Any](), list[str](), [*argv]
     while words:
         word = words.pop(0)
+        if word == "--":
+            return values, [*rest, word, *words]
         name, equals, text = word.partition("=")
-        flag = (flag_of(name, known) or off.get(name.replace("_", "-"))) if name[:2] == "--" != name else None
+        flag = (flag_of(name, known) or off.get(name.replace("_", "-"))) if name[:2] == "--" else None
         if flag is None:
             rest.append(word)
             continue
@@ -118,16 +125,20 @@ def read(known: Mapping[str, Flag], argv: Iterable[str], where: str) -> tuple[di
         InputError: an unknown option, with the nearest one; a missing or an impossible value.
     """
     values, rest = take(known, argv, where)
-    for word in rest:
-        name = word.partition("=")[0].replace("_", "-")
+    first = before_arguments(rest)
+    for word in first:
         if len(word) == 2 and word[0] == "-" and word[1].isalpha():
             meant = meaning(word, known)
             hint = f", {meant}" if meant else f" (all: {_page(where)})"
             raise InputError(f"unknown option '{word}' for {where}; flags are whole words{hint}")
-        if name.startswith("--") and name != "--":
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            if " " in name:
+                raise InputError(f"unknown option '{name}' for {where}; write a bare -- before a text that begins so")
+            name = name.replace("_", "-")
             hint = meaning(name, known) or _nearest(name, known, where)
             raise InputError(f"unknown option '{name}' for {where}; {hint}")
-    return values, rest
+    return values, first + rest[len(first) + 1 :]
 
 
 def _nearest(name: str, known: Mapping[str, Flag], where: str) -> str:

@@ -124,7 +124,7 @@ def choose(
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
         options.parse(Options, words, where, terminal, default=shown_options, about=about)
     terminal.fields = options.names_of_fields(flags_of_command)
-    typed_values, more = options.read(flags_of_command, [*words, *varied], where)
+    typed_values, more = options.read(flags_of_command, [*varied, *words], where)
     if more:
         word = more[0]
         flag = "--data.name" if word in DATASETS else "--data.path" if Path(word).exists() else ""
