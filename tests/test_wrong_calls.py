@@ -73,7 +73,10 @@ CALLS = {
     "z.sample(m, prompt='a' * 17)": "the prompt has 17 tokens, the model takes 16; shorten it, or use",
     "z.sample(m, classes='cat')": "the model was trained without classes; leave the class out, or train with `data.labels`",
     "z.sample(m, fixed=torch.zeros(16))": "`fixed` is (16,) float32; it must be a tensor, array or list of whole numbers",
-    "z.sample(m, fixed=[99] * 16)": "fixed holds 99; give tokens 0 to 26, and -1 where one is free",
+    "z.sample(m, fixed=[99] * 16)": "`fixed` holds 99; give tokens 0 to 26, and -1 where one is free",
+    "z.sample(m, prompt=['a', 'b'], count=3)": "`count` is 3, `prompt` has 2 texts; give a multiple of that",
+    "z.sample(m, reconstruct=[[1] * 16] * 3, count=4)": "`count` is 4, `reconstruct` has 3 rows; give a multiple of that",
+    "z.sample(m, reconstruct=[99] * 16)": "`reconstruct` holds 99; give tokens 0 to 26",
     "z.guide.Truncated(m)": "`method` is a Model; it must be a Method, such as `model.method`",
     "z.run(z.SAMPLERS['euler'](), m, (2, 16))": "`method` is a Model; it must be a Method",
     # filling ---------------------------------------------------------------------------------------------------------
@@ -81,7 +84,7 @@ CALLS = {
     "z.infill(m, [1, 2])": "`text` is a list; it must be a text, a list of texts or None",
     "z.infill(m, 'the')": "nothing to fill: no '_' in the text; mark each missing token with it, or set `mask_token`",
     "z.infill(images, 'a_')": "this model makes images, and no text is one; give `fixed`: tokens, -1 where one is to be drawn",
-    "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "fixed has 3 places, the model takes 16; give a token or -1",
+    "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "`fixed` has 3 places, the model takes 16; give a token or -1",
     # judging ---------------------------------------------------------------------------------------------------------
     "z.evaluate(m)": "this model comes without its text; say which text to read with `data`",
     "z.evaluate(m, ['the'], draws=0)": "`draws` is 0; it must be 1 or more",

@@ -683,7 +683,7 @@ def test_each_row_that_is_given_is_filled():
     ("how", "message"),
     [
         ({}, "infill needs a text with gaps, or fixed tokens; give one of the two"),
-        ({"fixed": [-1] * 15}, "fixed has 15 places, the model takes 16; give a token or -1 for each"),
+        ({"fixed": [-1] * 15}, "`fixed` has 15 places, the model takes 16; give a token or -1 for each"),
         ({"fixed": [5] + [-1] * 15}, "`fixed` holds 5; the cells are 1 to 4, -1 where one is free"),
         ({"fixed": [-2] + [-1] * 15}, "`fixed` holds -2; the cells are 1 to 4, -1 where one is free"),
         ({"fixed": [-1] * 16, "length": 4}, "`length` is 4, the rows of this model have 16 places; leave it out"),

@@ -168,6 +168,7 @@ class Sample(Sampling):
         from .trajectory import seed_pairs
 
         tokenizer, tokens, length, begin = model.tokenizer, self.fixed, self.length, None
+        name = "prompt" if tokens is None else "fixed"
         if self.reconstruct is not None:
             if self.prompt or tokens is not None:
                 raise InputError("`reconstruct` begins with a whole text; leave out the prompt and the given tokens")
@@ -183,7 +184,7 @@ class Sample(Sampling):
         if tokens is not None:
             beyond = HIDDEN if self.alone and not sampler.grows and hides(model.method) else -1
             tokens = fixed_tokens(
-                tokens, tokenizer, length, count, beyond, model.method.parameterization == "insertion"
+                tokens, tokenizer, length, count, beyond, model.method.parameterization == "insertion", name
             )
         lengths, counts = (), counts_of_lengths(model)
         if counts and self.length is None and self.fixed is begin is None:

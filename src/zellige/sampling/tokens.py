@@ -57,7 +57,13 @@ def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def fixed_tokens(
-    fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1, gaps: bool = False
+    fixed: Any,
+    tokenizer: Tokenizer,
+    length: int,
+    count: int,
+    beyond: int = -1,
+    gaps: bool = False,
+    name: str = "fixed",
 ) -> Tensor:
     """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
 
@@ -65,25 +71,29 @@ def fixed_tokens(
         count: samples, a multiple of N.
         beyond: what stands after the given tokens.
         gaps: whether GAP, any number of tokens, may be among them.
+        name: the field that gives them.
     """
-    rows = flat_rows(whole_numbers("fixed", fixed).cpu(), getattr(tokenizer, "shape", ()))
+    rows = flat_rows(whole_numbers(name, fixed).cpu(), getattr(tokenizer, "shape", ()))
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
-        raise InputError(f"`fixed` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
+        raise InputError(f"`{name}` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
     N, width = rows.shape
     if width > length or (width < length and not kinds.of(tokenizer).running):
-        raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
+        raise InputError(f"`{name}` has {width:,} places, the model takes {length:,}; give a token or -1 for each")
     low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
     if gaps and (rows == GAP).any():
         low = int(rows.where(rows != GAP, -1).min())
     if low < -1 or high >= tokenizer.size:
         wrong = low if low < -1 else high
-        raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
+        free = "" if name == "reconstruct" else ", and -1 where one is free"
+        raise InputError(f"`{name}` holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}{free}")
     mask = getattr(tokenizer, "mask", None)
     if mask is not None and bool((rows == mask).any()):
-        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
+        use = "give the token itself" if name == "reconstruct" else "give -1 where a token is free"
+        raise InputError(f"`{name}` holds {mask:,}, the mask; {use}")
     if not N or count % N:
-        raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
+        rows_in_it = f"{N:,} {'texts' if name == 'prompt' else 'rows'}"
+        raise InputError(f"`count` is {count:,}, `{name}` has {rows_in_it}; give a multiple of that")
     rows, kind = pad(rows, (0, length - width), value=beyond), kinds.of(tokenizer)
     if type(kind).check_given is not kinds.Modality.check_given:
         for row in rows.unique(dim=0).tolist():
@@ -103,7 +113,7 @@ def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Mo
     width = int(rows.shape[-1])
     if length not in (None, width):
         raise InputError(f"`reconstruct` has {width:,} tokens and `length` is {length:,}; leave it out")
-    rows = fixed_tokens(rows, tokenizer, length_of(model, width), count)
+    rows = fixed_tokens(rows, tokenizer, length_of(model, width), count, name="reconstruct")
     if bool((rows < 0).any()):
         raise InputError("`reconstruct` has free positions, -1; give a token for each")
     return rows

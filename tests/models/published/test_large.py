@@ -189,7 +189,7 @@ def test_the_mask_is_no_text(system, folders, models):
     sign, mask = large.MASKS[system], folders[system][1]["mask_token_id"]
     with pytest.raises(InputError, match=r"the prompt holds '<\|\w+\|>', the model's mask, which is no text"):
         models[system].tokenizer.encode(f"a {sign} b")
-    with pytest.raises(InputError, match=f"fixed holds {mask}, the mask; give -1"):
+    with pytest.raises(InputError, match=f"`fixed` holds {mask}, the mask; give -1"):
         zellige.infill(models[system], fixed=[1, mask, 2])
 
 
