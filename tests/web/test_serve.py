@@ -309,6 +309,7 @@ def test_stops_and_several_answers_of_a_conversation():
         ({"messages": []}, "`messages` has no question at its end; the last message must not be the assistant's"),
         ({"messages": TOLD[:3]}, "`messages` has no question at its end; the last message must not be the assistant's"),
         ({"messages": [{"role": "user"}]}, "the request has a message with a content that is no text; give texts alone"),
+        ({"messages": [{"role": "robot", "content": "a"}]}, "unknown role 'robot'; all of them: system, developer, user, "),
         ({"messages": "hi"}, "`messages`: it should be a valid list"),
         ({"messages": [{"role": "user", "content": "a" * 300}]}, "300 characters in a conversation; at most 200"),
         ({"tools": [{"type": "function"}]}, "`tools` is not supported; leave it out"),
@@ -368,6 +369,18 @@ def test_a_wrong_request_is_answered_in_one_sentence(client, fields, status, wor
     assert answer.status_code == status
     assert words in error["message"]
     assert {"message", "type", "param", "code"} == error.keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"prompt": [1, 2, 3]}, "prompt"), ({"prompt": None}, "prompt"), ({"stop": 5}, "stop"), ({"class": 1.5}, "class")],
+)
+def test_a_value_of_another_kind_names_its_field_alone(client, fields, param):
+    """`prompt.str`, which no request has."""
+    answer = ask(client, **fields)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, param)
+    assert error["message"].startswith(f"`{param}`: it should be ")
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from zellige.base.arguments import MOST_SEED
-from zellige.base.errors import InputError
+from zellige.base.errors import InputError, unknown
 from zellige.data import chat, records
 from zellige.models.class_names import find_classes
 from zellige.models.decoding import Decoding
@@ -34,6 +34,7 @@ from .body import DecodingBody
 from .guard import Limits
 from .worker import Job
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")  # of messages, OpenAI's
 SHORT = 16  # tokens of a completion by default (OpenAI's number)
 
 
@@ -137,6 +138,8 @@ class Chat(Asked):
 
     def texts(self, model: Model, limits: Limits) -> tuple[list[str], str]:
         messages = records.messages_of(self.messages, "the request")
+        if strange := next((message["role"] for message in messages if message["role"] not in ROLES), None):
+            raise unknown("role", strange, ROLES)
         limits.check("text", sum(len(message["content"]) for message in messages), "characters in a conversation")
         if not messages or messages[-1]["role"] == "assistant":
             raise InputError("`messages` has no question at its end; the last message must not be the assistant's")

@@ -53,7 +53,8 @@ class Refusals:
     async def _invalid(self, request: Request, error: Any) -> JSONResponse:
         first = error.errors()[0]
         kind, place = first["type"], first["loc"][1:]
-        field = "" if kind == "json_invalid" else ".".join(str(part) for part in place)
+        within = [part for part in place[1:] if isinstance(part, int)]  # the other parts are kinds: `str`, `list[str]`
+        field = "" if kind == "json_invalid" else ".".join(map(str, [*place[:1], *within]))
         says = first["msg"].replace("Input should", "it should").replace("String should", "it should")
         message = {
             "extra_forbidden": "no such field; leave it out",
