@@ -12,6 +12,7 @@ What is said below the command line names fields, in backquotes; `Terminal.spell
 
 import itertools
 import json
+import os
 import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from .flags import Flag, arguments, flags, with_values
 from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
+WRITTEN = ("--out", "--frames", "--json")  # options that name what a command writes
 LIST = "--list-options"  # for completion: prints what a command takes, as `help.words` has it
 EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
     "checksums=False": "--no-checksums",
@@ -191,6 +193,7 @@ def parse(
         print(terminal.spelled(page(cls, where, default, about)))
         raise SystemExit(0)
     texts, rest = read(known, argv, where)
+    _refuse_shared({"--json": terminal.json or "-"} | texts)
     texts = with_data(known, texts)
     for argument in arguments(cls):
         if rest:
@@ -199,6 +202,15 @@ def parse(
     if rest:
         raise InputError(f"'{rest[0]}' is one argument too many for {where}; see {_page(where)}")
     return made(cls() if default is None else default, known, texts)
+
+
+def _refuse_shared(texts: Mapping[str, Any]) -> None:
+    """InputError where two outputs would be one file, of which the second would replace the first."""
+    outputs = [(flag, texts[flag]) for flag in WRITTEN if flag in texts and texts[flag] != "-"]
+    for (flag, name), (other, other_name) in itertools.combinations(outputs, 2):
+        device = os.path.exists(name) and not os.path.isfile(name)
+        if os.path.realpath(name) == os.path.realpath(other_name) and not device:
+            raise InputError(f"{flag} and {other} are both '{name}'; give each a file of its own")
 
 
 @declared
