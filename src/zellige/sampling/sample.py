@@ -178,7 +178,8 @@ class Sample(Sampling):
             length = self._width()
         length = length_of(model, length, sampler.grows)
         if tokens is None and self.prompt:
-            tokens = prompt_tokens(tokenizer, self._prompts(tokenizer), length, sampler.grows)
+            most = int(model.method.shape[0])
+            tokens = prompt_tokens(tokenizer, self._prompts(tokenizer), length, sampler.grows, most)
         elif self.chat:
             raise InputError("`chat` writes a question by the chat template; give it by `prompt`")
         if tokens is not None:

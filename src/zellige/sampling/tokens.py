@@ -119,20 +119,22 @@ def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Mo
     return rows
 
 
-def prompt_tokens(tokenizer: Tokenizer, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
-    """The tokens of each prompt, -1 after those that are shorter than others."""
-    rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
+def prompt_tokens(tokenizer: Tokenizer, prompts: Sequence[str], length: int, grows: bool, most: int) -> list[list[int]]:
+    """The tokens of each prompt, -1 after those that are shorter than others; `most`: the tokens that the model takes."""
+    rows = [_prompt(tokenizer, prompt, length, grows, most) for prompt in prompts]
     longest = max(map(len, rows), default=0)
     return [row + [-1] * (longest - len(row)) for row in rows]
 
 
-def _prompt(tokenizer: Tokenizer, prompt: str, length: int, grows: bool) -> list[int]:
+def _prompt(tokenizer: Tokenizer, prompt: str, length: int, grows: bool, most: int) -> list[int]:
     tokens = tokenizer.encode(before_word(tokenizer, prompt))
     if len(tokens) > length:
         has = f"the prompt has {len(tokens):,} tokens, "
         if grows:
             raise InputError(f"{has}the text {length:,}; give a larger `length`")
-        raise InputError(f"{has}the model takes {length:,}; shorten it, or use `length` with a block sampler")
+        if len(tokens) <= most:
+            raise InputError(f"{has}and `length` is {length:,}; give a larger one, or leave it out")
+        raise InputError(f"{has}the model takes {most:,}; shorten it, or use `length` with a block sampler")
     return tokens
 
 
