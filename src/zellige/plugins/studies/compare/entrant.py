@@ -17,6 +17,7 @@ from zellige.base.schema import shown
 from zellige.data import Data
 from zellige.methods import METHODS, find
 from zellige.methods.method import Method
+from zellige.models import shipped
 from zellige.models.checkpoint.layout import CHECKPOINTS, holds_run, newest
 from zellige.models.checkpoint.read import read_config, run_config
 from zellige.models.config import Config, Train, to_json
@@ -128,9 +129,14 @@ def entrants(methods: Any, folder: Path) -> list[Entrant]:
     """All of them, in a comparison in that folder.
 
     Raises:
-        InputError: fewer than two, one that is named twice, or methods and trained runs together.
+        InputError: fewer than two, one that is named twice, an included model, or methods and trained runs together.
     """
     runs = [isinstance(entry, str | Path) and entry not in METHODS and holds_run(Path(entry)) for entry in methods]
+    included = (entry for entry, run in zip(methods, runs) if not run and entry in shipped.names())
+    if name := next(included, None):
+        raise InputError(
+            f"'{name}' is an included model, and compare takes methods or runs; use zellige evaluate {name}"
+        )
     if any(runs) and not all(runs):
         raise InputError(
             f"'{methods[runs.index(True)]}' is trained and '{methods[runs.index(False)]}' is not; compare methods, or "
