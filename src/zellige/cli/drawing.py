@@ -510,6 +510,8 @@ def _of_a_row(chosen: InfillOptions, model: "Model", kind: "Modality", terminal:
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.corpus import beside_training, corpus_of
 
+    if chosen.keep is not None:  # needs no data
+        kind.kept(chosen.keep)
     data_fields = {name: value for name, value in asdict(chosen.data).items() if value is not None}
     data = replace(model.config.data, **data_fields) if data_fields else None
     if data is not None and chosen.data.path is None and data.remote:

@@ -141,17 +141,21 @@ class Modality:
 
         Raises InputError: this kind has no such part.
         """
-        keep = keep or next(iter(self.keeps), "")
-        parts = [piece.strip() for piece in keep.split(",")]
-        for piece in parts:
-            if piece not in self.keeps:
-                takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
-                raise InputError(f"unknown keep '{piece}'; of {self.many} one can keep {takes}")
+        parts = self.kept(keep or next(iter(self.keeps), ""))
         row = np.asarray(row).reshape(-1)
         selection = np.zeros(self.shape, bool)
         for piece in parts:
             selection |= self.part(piece, row)
         return np.where(selection.reshape(-1), row, -1)
+
+    def kept(self, keep: str) -> list[str]:
+        """The parts that are named. InputError: this kind has no such part."""
+        parts = [piece.strip() for piece in keep.split(",")]
+        for piece in parts:
+            if piece not in self.keeps:
+                takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
+                raise InputError(f"unknown keep '{piece}'; of {self.many} one can keep {takes}")
+        return parts
 
     def part(self, name: str, row: np.ndarray) -> np.ndarray:
         """(*shape) bool, where a part of a row (L,) lies that `keeps` names."""
