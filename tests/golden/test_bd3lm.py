@@ -213,7 +213,7 @@ def test_times(golden, case):
         plain, strata = (c[f"t_anti{kind}_{low}_{high}"] for kind in (0, 1))
         each = u.repeat_interleave(size, 1) if blocks > 1 else u
         golden.near(case, low + (high - low) * each, plain)
-        method = BD3LM(None, MASK, (L,), BD3LM.Config(block=size, row_by_row=True))
+        method = BD3LM(None, MASK, (L,), BD3LM.Config(block=size, row_by_row=True)).train()
         drawn = method.draw_times(batch, RecordedUniforms(1 - u)).reshape(each.shape)
         golden.near(case, low + (high - low) * drawn, strata)
     ours = spread(torch.full((rows, blocks), size), torch.Generator().manual_seed(0))

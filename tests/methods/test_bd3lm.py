@@ -94,6 +94,14 @@ def test_draws_by_counts_have_the_bound_as_their_mean(block):
     close(exact.expectation(method.loss, x_0, COUNTS), whole, rtol=1e-6, atol=1e-6)
 
 
+def test_times_are_spread_row_by_row_in_training_alone():
+    batch = Batch(X_0[[1, 6, 13]])
+    row_by_row, plain = (blocks(2, row_by_row=choice) for choice in (True, False))
+    draw = lambda method: method.terms(batch, torch.Generator().manual_seed(0))["diffusion"]  # noqa: E731
+    assert torch.equal(draw(row_by_row.eval()), draw(plain.eval()))
+    assert not torch.equal(draw(row_by_row.train()), draw(plain.train()))
+
+
 def test_the_numbers_of_masks_of_a_row_are_spread_over_its_blocks():
     method, batch = blocks(2), Batch(X_0)
     group, n, k, x_t = method.mask_exactly_k(batch, torch.Generator().manual_seed(0))

@@ -130,7 +130,8 @@ class Blocks(Diffusion):
             default=False,
         )
         row_by_row: bool = option(
-            "spread the times row by row (the first row of a batch gets the largest), as the published code does",
+            "spread the times of training row by row (the first row of a batch gets the largest), as the published code "
+            "does",
             default=False,
         )
         mask: int | None = option(
@@ -220,7 +221,7 @@ class Blocks(Diffusion):
         return group, n.scatter_add(1, group, batch.counted.long())
 
     def spread(self, n, generator=None):
-        return (random.row_by_row if self.config.row_by_row else random.spread)(n, generator)
+        return (random.row_by_row if self.config.row_by_row and self.training else random.spread)(n, generator)
 
     def _one(self, batch: Batch) -> bool:
         """Return whether a sequence is a single block."""
