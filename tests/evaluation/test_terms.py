@@ -230,6 +230,25 @@ def test_the_last_term_is_of_every_sequence():
     assert "terms-all" in whole.file_name
 
 
+def small_mdlm():
+    torch.manual_seed(0)
+    return build("mdlm", V, Net(layers=1, hidden=8, heads=1, length=L)).double().eval()
+
+
+def test_other_steps_have_a_file_of_their_own():
+    method, rows = small_mdlm(), Rows(exact.states(V, L)[:5])
+    names = {}
+    for steps, grid in ((0, "uniform"), (3, "uniform"), (3, "cosine"), (2, "uniform")):
+        names[steps, grid] = evaluate_rows(method, rows, steps=steps, grid=grid).file_name
+    assert list(names.values()) == [
+        f"evaluate-data-test{end}.json" for end in ("", "-steps-3", "-steps-3-grid-cosine", "-steps-2")
+    ]
+    own = build(
+        "d3pm", V, Net(layers=1, hidden=8, heads=1, length=L), zellige.METHODS["d3pm"].Config(diffusion_steps=3)
+    )
+    assert evaluate_rows(own.double().eval(), rows, steps=3).file_name == "evaluate-data-test.json"
+
+
 def test_too_few_draws_give_no_interval():
     """Kish's number of draws decides, by the skewness of the mean that it has of lognormal weights."""
     from zellige.evaluation.result import determined

@@ -103,7 +103,7 @@ def evaluate_rows(
         "bounds samples of": likelihood.bounds,
     } | (protocol or {})
     full_protocol |= getattr(rows, "losses", LOSSLESS).protocol
-    full_protocol |= {} if ends == "model" else {"ends": ends}
+    full_protocol |= likelihood.other_steps | ({} if ends == "model" else {"ends": ends})
     full_protocol |= {"terms": "all"} if terms == "all" else {}
     with evaluating(method):
         if likelihood.importance:

@@ -118,6 +118,13 @@ class Likelihood:
         """Number of steps of the bound; 0 in continuous time."""
         return self.steps or getattr(self.method, "steps", 0)
 
+    @property
+    def other_steps(self) -> dict[str, Any]:
+        """The steps of the bound and their grid, as arguments of `evaluate`; {} if they are the method's own."""
+        if not self.steps or (self.steps, self.grid) == (getattr(self.method, "steps", 0), "uniform"):
+            return {}
+        return {"steps": self.steps} | ({} if self.grid == "uniform" else {"grid": self.grid})
+
     @functools.cached_property
     def times(self) -> Tensor:
         """Times (T + 1,) of the steps of the bound."""
@@ -208,9 +215,7 @@ class Likelihood:
         """
         if self.distribution is None or self.ends == "jumps":
             return []
-        number = {"estimator": self.estimator} if self.estimator != "bound" else {}
-        if self.steps and (self.steps, self.grid) != (getattr(self.method, "steps", 0), "uniform"):
-            number |= {"steps": self.steps} | ({} if self.grid == "uniform" else {"grid": self.grid})
+        number = ({"estimator": self.estimator} if self.estimator != "bound" else {}) | self.other_steps
         table = distributions(self.method, self.steps or getattr(self.method, "steps", 0) or None)
         same = [{}, {"estimator": "any_order"}] if self.estimator == "any_order" else [number]
         return [name for name, distribution in table.items() if distribution.number in same]

@@ -140,13 +140,15 @@ class Result(Record):
         """`evaluate-SET-SPLIT.json`, with every choice that is not the default, so that no result replaces another.
 
         SET has a tag of its content if it is not the run's own data. `-limit-N` is a partial result; `-draws-N` and `-seed-N`
-        have other draws; `-ends-none` and so on have other endpoint terms; `-terms-all` has all steps; `-unconditional` is a
-        class-conditional model without a class; `-block-4` has this block size, for a model that was trained with several;
-        `-symmetries-8` is the average over 8 symmetric copies.
+        have other draws; `-steps-4` and `-grid-cosine` have other steps than the model's; `-ends-none` and so on have other
+        endpoint terms; `-terms-all` has all steps; `-unconditional` is a class-conditional model without a class; `-block-4`
+        has this block size, for a model that was trained with several; `-symmetries-8` is the average over 8 symmetric
+        copies.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
         parts += [estimator if estimator not in ("bound", "divergence") else None]
+        parts += [f"{name}-{self.protocol[name]}" for name in ("steps", "grid") if name in self.protocol]
         parts += [f"ends-{self.protocol['ends']}" if self.protocol.get("ends", "model") != "model" else None]
         parts += ["terms-all" if self.protocol.get("terms") == "all" else None]
         parts += ["unconditional" if self.protocol.get("class") == WITHOUT_CLASS else None]
