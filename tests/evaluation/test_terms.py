@@ -3,6 +3,7 @@
 import itertools
 import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from zellige.core.proposal import EVEN, Proposal, octaves
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.pilot import pilot, proposal_of
-from zellige.evaluation.result import Result, summarize
+from zellige.evaluation.result import Result, fullest, summarize
 from zellige.methods import build, diffusion
+from zellige.models.class_names import WITHOUT_CLASS
 from zellige.nn import Net
 from zellige.plugins.verify.identities.check import enumerable
 
@@ -247,6 +249,24 @@ def test_other_steps_have_a_file_of_their_own():
         "d3pm", V, Net(layers=1, hidden=8, heads=1, length=L), zellige.METHODS["d3pm"].Config(diffusion_steps=3)
     )
     assert evaluate_rows(own.double().eval(), rows, steps=3).file_name == "evaluate-data-test.json"
+
+
+def test_the_number_of_a_model_has_no_options():
+    """Each other number has more draws, and stands first."""
+    method, rows = small_mdlm(), Rows(exact.states(V, L)[:5])
+    ours = replace(evaluate_rows(method, rows, draws=2), about={"data": "x", "block": 4})
+    choices = [{"ends": "none"}, {"ends": "jumps"}, {"steps": 3}, {"estimator": "random"}]
+    others = [replace(evaluate_rows(method, rows, draws=4, **choice), about=ours.about) for choice in choices]
+    others += [
+        replace(ours, draws=4, protocol=ours.protocol | choice)
+        for choice in ({"class": WITHOUT_CLASS}, {"symmetries": 8})
+    ]
+    others.append(replace(ours, draws=4, about=ours.about | {"block": 1}))
+    for other in others:
+        for end in ({}, {"draws": ours.draws}):
+            assert fullest([replace(other, **end), ours], "x", block=4) is ours
+        assert fullest([other], "x", block=4) is other  # where there is no other
+    assert fullest([ours, more := replace(ours, draws=4)], "x", block=4) is more
 
 
 def test_too_few_draws_give_no_interval():

@@ -316,20 +316,35 @@ class Result(Record):
         }
 
 
-def fullest(results: Iterable[Result], data: str) -> Result | None:
+def fullest(results: Iterable[Result], data: str, block: int | None = None) -> Result | None:
     """Return the result that represents a model.
 
-    It is on the test split of the model's own `data`; all texts come before a part, then most draws, then seed 0.
+    It is on the test split of the model's own `data`; the number that `evaluate` gives without options comes before all
+    others (`_is_standard`), all texts before a part, then most draws, then seed 0.
+
+    Args:
+        block: the model's own block size, if it was trained with several.
     """
     own_results = [
         r
         for r in results
         if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
     ]
-    standard = [r for r in own_results if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
+    standard = [r for r in own_results if _is_standard(r, block)]
     return max(
         standard or own_results, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None
     )
+
+
+def _is_standard(result: Result, block: int | None) -> bool:
+    """Return whether it is the method's own number of the model as it is: no other ends, steps, class or block, and no
+    average over symmetries."""
+    protocol = result.protocol
+    own_number = (
+        protocol.get("estimator", "bound") in ("bound", "divergence") and protocol.get("ends", "model") == "model"
+    )
+    same_model = protocol.get("class") != WITHOUT_CLASS and protocol.keys().isdisjoint(("steps", "symmetries"))
+    return own_number and same_model and result.about.get("block", block) == block
 
 
 def _exp(x: float) -> float:

@@ -16,7 +16,7 @@ from zellige.base.requests import Progress
 from zellige.base.schema import read_json
 from zellige.data.corpus import Corpus
 from zellige.data.tokenizer_base import Tokenizer
-from zellige.evaluation.result import Result, fullest
+from zellige.evaluation.result import Result
 from zellige.methods.method import MIXTURE
 from zellige.models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from zellige.models.model import Model, as_model
@@ -29,7 +29,16 @@ from zellige.show.units import unit_of
 from . import page
 from .bracket import bracket_sections
 from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
-from .sections import by_defaults, configuration_part, evaluation_part, infilled, run_facts, stills, validation_samples
+from .sections import (
+    by_defaults,
+    configuration_part,
+    evaluation_part,
+    headline,
+    infilled,
+    run_facts,
+    stills,
+    validation_samples,
+)
 from .trace import entropies, fewer, integrand, record
 from .work import POINTS, Work
 
@@ -70,7 +79,7 @@ def write(
     model, problem = _model(folder, None if model is None else as_model(model))
     corpus, missing = _corpus(model)
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob(EVALUATIONS))}
-    best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
+    best = headline(evaluations, config)
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     figures, player, infilling = [page.html_note(problem)], None, ""
     if model is not None:

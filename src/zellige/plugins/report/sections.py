@@ -25,12 +25,18 @@ from . import page
 from .figures import TrainingLog, terms
 
 
+def headline(evaluations: Mapping[Path, Result], config: Mapping[str, Any]) -> Result | None:
+    """The result that represents a run of this config; None without any."""
+    data, options = (config.get(name) or {} for name in ("data", "options"))
+    return fullest(evaluations.values(), data.get("name", ""), options.get("block"))
+
+
 def run_facts(
     log: TrainingLog, unit: str, config: Mapping[str, Any], model: Model | None, evaluations: Mapping[Path, Result]
 ) -> list[str]:
     """Facts under the title: the number, the size, how long it took."""
     facts = []
-    result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
+    result = headline(evaluations, config)
     has_validation = np.isfinite(log.validation)
     if result:
         part = f", a partial result: {page.esc(result.judged)}" if result.partial else ""
