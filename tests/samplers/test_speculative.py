@@ -38,6 +38,16 @@ def headed(length: int = L, std: float = 0.8, name: str = "mdlm", mask: int | No
     return method.verified_by(lambda h, x, turn: head(h, x, turn))
 
 
+def test_a_head_is_no_part_of_the_weights():
+    """Neither of the method that it is given to nor of the method without it; a head may be a module."""
+    method = make("mdlm", {}, length=L, vocabulary=V)
+    names, head = [*method.state_dict()], CausalHead(V + 1, 8, 2, conv=3)
+    verified = method.verified_by(head)
+    assert verified.verifier is verified.of_length(L).verifier is head
+    assert method.verifier is None
+    assert [*method.state_dict()] == [*verified.state_dict()] == names
+
+
 @pytest.mark.parametrize("how", [{"window": 1}, {"window": 2}, {}, {"window": 2, "temperature": 0.6}])
 @torch.no_grad()
 def test_samples_have_the_probability_of_their_passes(how):

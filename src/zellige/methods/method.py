@@ -237,7 +237,7 @@ class Method(nn.Module):
     def verified_by(self, head: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Self:
         """The same method with a causal head, which is no part of its weights."""
         copied = copy_of(self)
-        copied.verifier = head
+        object.__setattr__(copied, "verifier", head)  # a module, too, is no part of it
         return copied
 
     # ---------------------------------------------------------------------------------- how it is made
