@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,18 @@ def test_each_text_is_drawn_by_one_process():
             assert each.classes == ([classes[n // 4] for _, n in each.seed] if classes else None)
             assert each.count * len(each.classes or [0]) == len(each.seed)
     assert share(Place(rank=2, world=3), Sample(count=2, seed=9)) is None
+
+
+@pytest.mark.parametrize("classes", [None, ("x", "y")])
+def test_each_text_has_the_prompt_that_it_has_in_one_process(classes):
+    request = Sample(count=6, seed=9, prompt=["a", "b", "cd"], classes=classes)
+    total = 6 * len(classes or "x")
+    whole = request.prompts(total)
+    for rank in range(4):
+        own = share(Place(rank=rank, world=4), request)
+        assert own is not None
+        assert own.prompts(len(own.seed)) == [whole[n] for n in range(rank, total, 4)]
+    assert share(Place(rank=1, world=2), replace(request, prompt="a")).prompt == "a"
 
 
 # ------------------------------------------------------------------------------------------------- Slurm

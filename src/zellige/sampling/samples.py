@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
@@ -19,7 +19,8 @@ from ..show.record import Record, json_record
 from .request import Sampling
 from .trajectory import Frame
 
-S = TypeVar("S", bound=Sampling)
+if TYPE_CHECKING:
+    from .sample import Sample
 
 
 class _Line(TypedDict):
@@ -211,14 +212,17 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
 
 
 # ---------------------------------------------------------------------------------------------------- several processes
-def share(here: Place, request: S) -> S | None:
+def share(here: Place, request: "Sample") -> "Sample | None":
     """The part of a request that a process draws: every sample whose number leaves its rank;
     None where none is left for it."""
     classes = request.labels or ()
-    numbers = range(here.rank, request.count * max(len(classes), 1), here.world)
+    total = request.count * max(len(classes), 1)
+    numbers = range(here.rank, total, here.world)
     if not numbers:
         return None
     seed = [(request.seed, number) for number in numbers]
+    if len(request.given_texts()) > 1:
+        request = replace(request, prompt=ordered(numbers, request.prompts(total)))
     if not classes:
         return replace(request, count=len(numbers), seed=seed)
     return replace(request, count=1, classes=[classes[number // request.count] for number in numbers], seed=seed)
