@@ -1,5 +1,6 @@
 """Network evaluations as `calls` counts them, against a network that counts the rows of each of its passes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,9 +8,11 @@ import torch
 
 import zellige
 from zellige import Data, Net
+from zellige.data.tokenizer import Characters
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.sampling.best_of import DRAWS, best_of
 
 COUNT = 3
 
@@ -71,3 +74,27 @@ def test_calls_are_the_passes_that_are_made(name, net, request_of):
     network.extend = lambda cache, x, *rest, **more: (rows.append(len(x)), extend(cache, x, *rest, **more))[1]
     found = zellige.Sample(count=COUNT, steps=5, seed=1, **request_of).run(model)
     assert sum(rows) == sum(found.calls) > 0
+
+
+@pytest.mark.parametrize(("prompt", "windows"), [(None, 3), ("abcdabcdabcda", 3), ("abcdabcdabcdabcda", 2)])
+@pytest.mark.parametrize("name", ["ar", "bd3lm"])
+@torch.no_grad()
+def test_a_long_text_has_a_bound_for_each_window(name, prompt, windows, monkeypatch):
+    """Each window that has a token to score is one evaluation for each candidate and draw; 16 is the network's window."""
+    model, rows = model_of(name), []
+    model.tokenizer = Characters("abcd")
+    bound = type(model.method).bound
+    monkeypatch.setattr(
+        type(model.method), "bound", lambda self, batch, g=None: (rows.append(len(batch)), bound(self, batch, g))[1]
+    )
+    request = zellige.Sample(count=COUNT, seed=1, prompt=prompt, length=40)
+    found = replace(request, best_of=3).run(model)
+    draws = 1 if name == "ar" else DRAWS
+    assert sum(rows) == COUNT * 3 * windows * draws
+    candidates = replace(request, count=COUNT * 3).run(model)
+    trajectory = request.trajectory(model, 3)
+    known = best_of(3, trajectory, replace(candidates, expected_calls=5.0))
+    assert known.expected_calls == 3 * (5 + windows * draws)
+    assert found.calls == [sum(candidates.calls[k : k + 3]) + 3 * windows * draws for k in (0, 3, 6)]
+    unknown = best_of(3, replace(trajectory, end=3), replace(candidates, expected_calls=5.0))
+    assert unknown.expected_calls is None  # where a text ends is drawn

@@ -16,6 +16,7 @@ import time
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from ..base.errors import InputError
 from ..core.batch import Batch
@@ -53,12 +54,15 @@ def best_of(number: int, trajectory: Trajectory, candidates: Samples) -> Samples
     ]
     groups = [range(first, first + number) for first in range(0, total, number)]
     chosen = candidates.take([min(group, key=rank.__getitem__) for group in groups])
-    more = number * draws * method.passes
+    pieces = [len(windows(trajectory, k, row, ended[k])) for k, row in enumerate(candidates.tokens)]
+    more = [draws * method.passes * count for count in pieces]
     expected, distribution = candidates.expected_calls, candidates.distribution
+    if trajectory.end is not None and trajectory.length > method.window:
+        expected = None  # where a text ends is drawn, and with it how many windows it has
     return replace(
         chosen,
-        calls=[sum(candidates.calls[k] for k in group) + more for group in groups],
-        expected_calls=None if expected is None else number * expected + more,
+        calls=[sum(candidates.calls[k] + more[k] for k in group) for group in groups],
+        expected_calls=None if expected is None else number * (expected + sum(more) / total),
         seconds=candidates.seconds + time.perf_counter() - began,
         distribution=distribution and distribution.changed(f"best of {number}", f"the likeliest of {number:,}"),
     )
@@ -71,13 +75,10 @@ def has_ended(trajectory: Trajectory, samples: Samples) -> list[bool]:
     return [not trajectory.lengths and len(row) < trajectory.length for row in samples.tokens]
 
 
-@torch.no_grad()
-def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended: bool, draws: int) -> float:
-    """Bound on -log p of a finished sample for each token that was not given, the mean of so many draws.
-
-    Of a text longer than the network's window each window is scored alone.
-    """
-    of, method = trajectory, of_length(trajectory.model.method, trajectory.length)
+def windows(trajectory: Trajectory, number: int, tokens: list[int], ended: bool) -> list[tuple[Tensor, Tensor]]:
+    """The parts of a finished sample that the network reads at once, those with a token that was not given: the tokens,
+    and which were not given."""
+    of, method = trajectory, trajectory.model.method
     row = torch.tensor([*tokens, of.end] if ended and of.end is not None else tokens)
     given = torch.full_like(row, -1) if of.fixed is None else of.fixed[number * len(of.fixed) // of.count, : len(row)]
     row, given = row[given != HIDDEN], given[given != HIDDEN]
@@ -86,14 +87,25 @@ def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended
         free = free.long().cummax(0).values.bool()
     elif method.parameterization == "insertion":  # which moves given tokens
         free = torch.ones_like(free)
+    parts = zip(row.split(method.window), free.split(method.window))
+    return [(x, counted) for x, counted in parts if counted.any()]
+
+
+@torch.no_grad()
+def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended: bool, draws: int) -> float:
+    """Bound on -log p of a finished sample for each token that was not given, the mean of so many draws.
+
+    Of a text longer than the network's window each window is scored alone.
+    """
+    of, method = trajectory, of_length(trajectory.model.method, trajectory.length)
     label = None if of.condition is None else of.condition[number : number + 1]
-    nats = 0.0
-    for x, counted in zip(row.split(method.window), free.split(method.window)):
-        if counted.any():
-            batch = (
-                Batch(x[None], counted[None], condition=label)
-                .take(torch.zeros(draws, dtype=torch.long))
-                .to(device_of(method))
-            )
-            nats += float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean())
-    return nats / max(int(free.sum()), 1)
+    nats, size = 0.0, 0
+    for x, counted in windows(of, number, tokens, ended):
+        batch = (
+            Batch(x[None], counted[None], condition=label)
+            .take(torch.zeros(draws, dtype=torch.long))
+            .to(device_of(method))
+        )
+        nats += float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean())
+        size += int(counted.sum())
+    return nats / max(size, 1)
