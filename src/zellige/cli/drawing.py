@@ -126,7 +126,7 @@ def draw(
         is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
         if process.rank and not is_shared:  # work that several processes do not share is the first one's
             return 0
-        own_request = share(process, request) if is_shared else request
+        own_request = share(process, request) if is_shared and isinstance(request, Sample) else request
         masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
         if own_request is not None:
             _note(own_request, model, terminal)
