@@ -188,6 +188,13 @@ def test_nats_are_the_likelihood_of_the_order(client, model, how):
     assert last["nats"] == pytest.approx(exact, abs=1e-3)
 
 
+def test_nats_of_tokens_that_were_drawn_again_are_not_shown(client):
+    options = {"remasking": "loop", "eta": 0.5, "alpha_on": 0.6, "t_on": 0.8, "t_off": 0.2}
+    last = draw(client, "text", seed=2, steps=40, sampler="remasking", options=options)[-1]
+    assert last["drawn"] == LENGTH
+    assert last["nats"] is None
+
+
 def test_gaps_are_filled_and_the_rest_stays(client):
     steps = draw(client, text="the ____ is")
     assert re.fullmatch(r"the .{4,}? is.*", steps[-1]["text"], re.S)

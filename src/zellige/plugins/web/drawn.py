@@ -106,6 +106,7 @@ class Recorder:
     Attributes:
         predictions: those of the current step, as `recorded` appends them.
         cost: -log p of each sampled token, under the distribution that it was drawn from, in nats.
+        once: whether each was drawn once; else the sum is no probability of the text.
     """
 
     def __init__(self, model: Model):
@@ -113,6 +114,7 @@ class Recorder:
         self.predictions: Predictions = []
         self.texts = Texts(model)
         self.cost: dict[int, float] = {}
+        self.once = True
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
         """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and
@@ -170,8 +172,8 @@ class Recorder:
     def _change(self, i: int, token: int, text: str | None, p: Tensor | None) -> list[Any]:
         """[position, token, text, probability, entropy in bits, [[rival, its probability], ...]]; without p the first
         three."""
+        self.once &= self.cost.pop(i, None) is None
         if p is None or token < 0:
-            self.cost.pop(i, None)
             return [i, token, text]
         p = p[: self.tokenizer.size].double()
         p = p / p.sum().clamp_min(1e-300)
@@ -183,7 +185,7 @@ class Recorder:
         return [i, token, text, round(probability, 4), round(bits, 2), rivals]
 
     def _last(self, frame: Frame, tokens: list[int]) -> dict[str, Any]:
-        """More entries of the last step: the tokens, the text, -log p of the tokens as they were drawn."""
+        """More entries of the last step: the tokens, the text, -log p of the tokens if each was drawn once."""
         end = frame.ends[0]
         nats = sum(self.cost.values())
         text = page_text(self.kind.text(tokens[:end]))
@@ -199,7 +201,7 @@ class Recorder:
             "tokens": tokens,
             "end": end,
             "text": text,
-            "nats": round(nats, 3) if math.isfinite(nats) else None,
+            "nats": round(nats, 3) if self.once and math.isfinite(nats) else None,
             "drawn": len(self.cost),
         }
 
