@@ -5,7 +5,7 @@
 #
 # STORIES: a folder with train.jsonl and validation.jsonl, a story a line ({"text": ...}); MNIST: one with the official .gz files;
 # CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
-# QM9: a .csv with the column smiles. 1 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
+# QM9: a .csv with the column smiles. 0.9 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
 # was; ship.py then takes minutes a model. SHIP=0: train only.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,7 +36,7 @@ for name in "${@:-molecules chorales sudoku mnist nouns stories stories-mdlm}"; 
         train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
           --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.lr 2e-3 \
           --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
-      nouns) # 2.0M parameters on patches of 4 x 4; 445,000 pictures, half of them with their head as class
+      nouns) # 2.0M parameters on patches of 4 x 4; 1.07 million pictures, half of them with their head as class
         data=
         pictures=(mdlm --data.name nouns --data.labels --net.no-published --net.kind dit --net.patch 4 --net.layers 5 --net.hidden 160
           --net.heads 5 --net.condition 32 --train.batch 32 --train.label-dropout 0.5 --train.optimizer muon
@@ -44,8 +44,12 @@ for name in "${@:-molecules chorales sudoku mnist nouns stories stories-mdlm}"; 
         constant=("${pictures[@]}" --train.decay constant --train.ema 0.999 --train.validate-every 1000)
         train nouns-start "${constant[@]}" --train.lr 3e-3 --train.warmup 200 --train.steps 3222
         train nouns-faster "${constant[@]}" --train.start "$folder/nouns-start" --train.lr 5e-3 --train.warmup 100 --train.steps 5492
-        train nouns "${pictures[@]}" --train.start "$folder/nouns-faster" --train.lr 5e-3 --train.warmup 20 --train.steps 5200 \
-          --train.ema 0.998 --train.validate-every 1300 ;;
+        falling=("${pictures[@]}" --train.lr 5e-3 --train.warmup 20 --train.ema 0.998)
+        train nouns-sooner "${falling[@]}" --train.start "$folder/nouns-faster" --train.steps 5200 --train.validate-every 1300
+        train nouns-longer "${constant[@]}" --train.start "$folder/nouns-sooner" --train.lr 5e-3 --train.warmup 100 \
+          --train.steps 11602 --train.seed 5
+        train nouns "${falling[@]}" --train.start "$folder/nouns-longer" --train.steps 8000 --train.validate-every 1000 \
+          --train.seed 6 ;;
       chorales)
         data=$CHORALES
         train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \
