@@ -207,7 +207,7 @@ def nouns() -> list[str]:
         "## Characters: `nouns`", shell("\n".join(NOUNS)),
         "![Four rows of four characters, the heads of a row by one name](../pictures/samples/heads.png)\n"
         "![16 characters](../pictures/samples/nouns.png)",
-        "First four characters for each name of a head, then characters without a name. Of 100 such pictures "
+        "First four characters for each name of a head, then characters without a name. Of 100 without a name "
         "[86](../../studies/nouns/README.md#the-included-model) are right at every pixel.",
     ]  # fmt: skip
 
