@@ -157,8 +157,9 @@ MODELS = {
         ),
         bracket="",
         evaluate="--draws 2 --limit 1000",
-        advice="Once most pixels are visible, each step masks some of them again, so that mistakes are repaired. Without a class 86 of 100 "
-        "pictures are right at every pixel. The fractions below are of `--sampler ancestral --steps 256 --temperature 1`.",
+        advice="Once most pixels are visible, each step masks some of them again, so that mistakes are repaired. Without a class "
+        "86 of 100 pictures are right at every pixel. The fractions below are of `--sampler ancestral --steps 256 "
+        "--temperature 1`.",
         before="25,516 steps (2.4 of these hours), with which the log and the learning curve begin",
     ),
     "molecules": Shipped(
