@@ -43,7 +43,9 @@ def page() -> str:
             if method.block == method.shape[0]:
                 continue  # one block: MDLM
             T = method.steps or 64
-            table = {name: described(distribution) for name, distribution in distributions(method, T).items()}
+            table = {
+                name: described(distribution, "float32") for name, distribution in distributions(method, T).items()
+            }
             rows = (f"| `{name}` | {words_of(text, T)} |" for name, text in table.items())
             tables.setdefault(tuple(rows), []).append(f"{cls.name}, {words}" if words else cls.name)
     head = "| sampler | distribution; the command that bounds its likelihood |\n|---|---|\n"

@@ -103,7 +103,7 @@ def draw(
     with terminal.one_note():
         model = load(terminal, chosen.run, command, chosen)
         from ..sampling.masked_text import inserts
-        from ..sampling.samples import gather, share
+        from ..sampling.samples import gather
         from ..show import kinds
         from ..show.kinds.modality import FILMS
 
@@ -126,7 +126,7 @@ def draw(
         is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
         if process.rank and not is_shared:  # work that several processes do not share is the first one's
             return 0
-        own_request = share(process, request) if is_shared and isinstance(request, Sample) else request
+        own_request = request.of_process(process) if is_shared and isinstance(request, Sample) else request
         masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
         if own_request is not None:
             _note(own_request, model, terminal)

@@ -20,6 +20,7 @@ from .request import Sampling
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..base.processes import Place
     from ..data.tokenizer_base import Tokenizer
     from ..models.model import Model, ModelSource
     from ..samplers import Sampler
@@ -106,6 +107,23 @@ class Sample(Sampling):
         if not isinstance(seed, int):
             seed = [(of, number * k + j) for of, k in seed for j in range(number)]
         return replace(self, count=number * self.count, seed=seed)
+
+    def of_process(self, here: "Place") -> Self | None:
+        """The part of the request that a process draws: every sample whose number leaves its rank; None where none is
+        left for it."""
+        from ..samplers.sampler import ordered
+
+        classes = self.labels or ()
+        total = self.count * max(len(classes), 1)
+        numbers = range(here.rank, total, here.world)
+        if not numbers:
+            return None
+        request = replace(self, seed=[(self.seed, number) for number in numbers])
+        if len(self.given_texts()) > 1:
+            request = replace(request, prompt=ordered(numbers, self.prompts(total)))
+        if not classes:
+            return replace(request, count=len(numbers))
+        return replace(request, count=1, classes=[classes[number // self.count] for number in numbers])
 
     def _trajectory(self, model: "Model", ahead: bool) -> "Trajectory":
         """The request resolved. `ahead`: tokens may be given where the sampler does not see them."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import torch
 
@@ -18,9 +18,6 @@ from ..show.numbers import counted, duration, pm, token_rate
 from ..show.record import Record, json_record
 from .request import Sampling
 from .trajectory import Frame
-
-if TYPE_CHECKING:
-    from .sample import Sample
 
 
 class _Line(TypedDict):
@@ -212,22 +209,6 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
 
 
 # ---------------------------------------------------------------------------------------------------- several processes
-def share(here: Place, request: "Sample") -> "Sample | None":
-    """The part of a request that a process draws: every sample whose number leaves its rank;
-    None where none is left for it."""
-    classes = request.labels or ()
-    total = request.count * max(len(classes), 1)
-    numbers = range(here.rank, total, here.world)
-    if not numbers:
-        return None
-    seed = [(request.seed, number) for number in numbers]
-    if len(request.given_texts()) > 1:
-        request = replace(request, prompt=ordered(numbers, request.prompts(total)))
-    if not classes:
-        return replace(request, count=len(numbers), seed=seed)
-    return replace(request, count=1, classes=[classes[number // request.count] for number in numbers], seed=seed)
-
-
 def gather(here: Place, samples: Samples | None) -> Samples:
     """Join what all processes have drawn, as if one had; every process must call it."""
     join(here)
