@@ -28,6 +28,7 @@ from zellige.cli import main
 from zellige.models.checkpoint.layout import SHARDS
 from zellige.models.checkpoint.shards import load_shards, save_shards
 from zellige.models.config import Config
+from zellige.sampling.sample import share
 from zellige.training import device
 
 SLURM_SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "slurm.sh"
@@ -209,13 +210,13 @@ def test_each_text_is_drawn_by_one_process():
     """The shares of three processes are the texts of one, each with its number and its class."""
     for classes in ((), ("x", "y")):
         request = Sample(count=4, seed=9, classes=classes or None)
-        shares = [request.of_process(Place(rank=rank, world=3)) for rank in range(3)]
+        shares = [share(Place(rank=rank, world=3), request) for rank in range(3)]
         seeds = sorted(pair for each in shares for pair in each.seed)
         assert seeds == [(9, n) for n in range(4 * max(len(classes), 1))]
         for each in shares:
             assert each.classes == ([classes[n // 4] for _, n in each.seed] if classes else None)
             assert each.count * len(each.classes or [0]) == len(each.seed)
-    assert Sample(count=2, seed=9).of_process(Place(rank=2, world=3)) is None
+    assert share(Place(rank=2, world=3), Sample(count=2, seed=9)) is None
 
 
 @pytest.mark.parametrize("classes", [None, ("x", "y")])
@@ -224,10 +225,10 @@ def test_each_text_has_the_prompt_that_it_has_in_one_process(classes):
     total = 6 * len(classes or "x")
     whole = request.prompts(total)
     for rank in range(4):
-        own = request.of_process(Place(rank=rank, world=4))
+        own = share(Place(rank=rank, world=4), request)
         assert own is not None
         assert own.prompts(len(own.seed)) == [whole[n] for n in range(rank, total, 4)]
-    assert replace(request, prompt="a").of_process(Place(rank=1, world=2)).prompt == "a"
+    assert share(Place(rank=1, world=2), replace(request, prompt="a")).prompt == "a"
 
 
 # ------------------------------------------------------------------------------------------------- Slurm

@@ -14,7 +14,7 @@ from ..base.trust import refuse_remote
 from ..data import Local
 from ..sampling.infill import Infill
 from ..sampling.request import Sampling
-from ..sampling.sample import Sample
+from ..sampling.sample import Sample, share
 from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -126,7 +126,7 @@ def draw(
         is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
         if process.rank and not is_shared:  # work that several processes do not share is the first one's
             return 0
-        own_request = request.of_process(process) if is_shared and isinstance(request, Sample) else request
+        own_request = share(process, request) if is_shared and isinstance(request, Sample) else request
         masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
         if own_request is not None:
             _note(own_request, model, terminal)

@@ -108,23 +108,6 @@ class Sample(Sampling):
             seed = [(of, number * k + j) for of, k in seed for j in range(number)]
         return replace(self, count=number * self.count, seed=seed)
 
-    def of_process(self, here: "Place") -> Self | None:
-        """The part of the request that a process draws: every sample whose number leaves its rank; None where none is
-        left for it."""
-        from ..samplers.sampler import ordered
-
-        classes = self.labels or ()
-        total = self.count * max(len(classes), 1)
-        numbers = range(here.rank, total, here.world)
-        if not numbers:
-            return None
-        request = replace(self, seed=[(self.seed, number) for number in numbers])
-        if len(self.given_texts()) > 1:
-            request = replace(request, prompt=ordered(numbers, self.prompts(total)))
-        if not classes:
-            return replace(request, count=len(numbers))
-        return replace(request, count=1, classes=[classes[number // self.count] for number in numbers])
-
     def _trajectory(self, model: "Model", ahead: bool) -> "Trajectory":
         """The request resolved. `ahead`: tokens may be given where the sampler does not see them."""
         from ..models.class_names import class_names, text_classes
@@ -242,6 +225,24 @@ class Sample(Sampling):
         samples = replace(samples, distribution=distribution)
         samples = samples if number == 1 else best_of(number, trajectory, samples)
         return replace(samples, request=request.saved())
+
+
+def share(here: "Place", request: Sample) -> Sample | None:
+    """The part of a request that a process draws: every sample whose number leaves its rank; None where none is left for
+    it."""
+    from ..samplers.sampler import ordered
+
+    classes = request.labels or ()
+    total = request.count * max(len(classes), 1)
+    numbers = range(here.rank, total, here.world)
+    if not numbers:
+        return None
+    own = replace(request, seed=[(request.seed, number) for number in numbers])
+    if len(request.given_texts()) > 1:
+        own = replace(own, prompt=ordered(numbers, request.prompts(total)))
+    if not classes:
+        return replace(own, count=len(numbers))
+    return replace(own, count=1, classes=[classes[number // request.count] for number in numbers])
 
 
 @checked
