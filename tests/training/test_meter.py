@@ -101,7 +101,7 @@ def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch):
     assert ("MFU" in summary(run)[0]) == (promise is not None)
     assert "tokens/s, " in (run.folder / "log.txt").read_text()
     log, unit = metrics(run.folder)
-    facts = " ".join(run_facts(log, unit, {}, None, {}))
+    facts = " ".join(run_facts(log, unit, {}, None, None))
     assert ("MFU" if promise else "FLOP/s") + " (head at every position)" in facts
     assert ("MFU" in facts) == (promise is not None)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

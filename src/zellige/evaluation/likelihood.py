@@ -29,7 +29,7 @@ from ..methods.method import MIXTURE, Method
 from ..nn.attention import documents
 from ..samplers import distributions
 from ..samplers.grid import grid_of, spaced
-from ..samplers.pairing import AUTOREGRESSION, BLOCKS, CHAIN, CONTINUOUS, Distribution, steps_distribution
+from ..samplers.pairing import AUTOREGRESSION, BLOCKS, CHAIN, CONTINUOUS, Distribution, steps_distribution, steps_number
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
 ENDS = ("model", "jumps", "none", "published")
@@ -121,9 +121,7 @@ class Likelihood:
     @property
     def other_steps(self) -> dict[str, Any]:
         """The steps of the bound and their grid, as arguments of `evaluate`; {} if they are the method's own."""
-        if not self.steps or (self.steps, self.grid) == (getattr(self.method, "steps", 0), "uniform"):
-            return {}
-        return {"steps": self.steps} | ({} if self.grid == "uniform" else {"grid": self.grid})
+        return steps_number(self.steps, getattr(self.method, "steps", 0), self.grid) if self.steps else {}
 
     @functools.cached_property
     def times(self) -> Tensor:

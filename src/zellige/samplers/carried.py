@@ -28,7 +28,7 @@ from ..core.positions import Positions, positions
 from ..core.prediction import Prediction, kernel, truth
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .guide import Truncated, Wrapper, as_of
+from .guide import Truncated, Wrapper, truncated_as
 from .predict import clean_where_fixed
 from .sampler import State
 
@@ -54,7 +54,7 @@ def look(method: Diffusion, state: State, t: Tensor, where: Positions) -> tuple[
     before = state.context or Estimate(torch.zeros(*state.x.shape, method.process.K, device=state.x.device))
     logits = method.logits(method.hidden(state.x, time, Batch(state.x, condition=state.condition), before))
     pred = method.read(where.of(logits), where.of(state.x), where.of(time))
-    return as_of(method, pred), Estimate(logits.softmax(-1))
+    return truncated_as(method, pred), Estimate(logits.softmax(-1))
 
 
 def cost(method: Diffusion, x_0: Tensor, state: State, t: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Estimate]:

@@ -114,9 +114,9 @@ class Truncated(Wrapper):
         return truncate(self.method.next(h), *self.how)
 
 
-def as_of(method: Any, pred: Prediction) -> Prediction:
-    """The prediction of the network itself, truncated where the method is a `Truncated`, or several."""
-    return truncated(as_of(method.method, pred), *method.how) if isinstance(method, Truncated) else pred
+def truncated_as(method: Any, pred: Prediction) -> Prediction:
+    """A prediction of the network itself, truncated as the method's own predictions are."""
+    return truncated(truncated_as(method.method, pred), *method.how) if isinstance(method, Truncated) else pred
 
 
 # ---------------------------------------------------------------------------------- a distribution, changed

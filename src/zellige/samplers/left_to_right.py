@@ -100,6 +100,6 @@ class LeftToRight(Growing):
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
             h, context = method.advance(context, x[:, piece], **more)
-            asked = ~state.fixed[memory.rows, piece.stop - 1] | (piece.stop >= window)  # alone, others are read with it
+            asked = ~state.fixed[memory.rows, piece.stop - 1] | (piece.stop >= window)  # given ones are read with it
             context, calls = context.last(window - 1), calls.index_add(0, memory.rows, memory.written * asked)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.end)), h[:, -1]

@@ -31,7 +31,7 @@ from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion
-from .guide import as_of
+from .guide import truncated_as
 from .pairing import STEPS, Distribution, count_of_steps
 from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Exactness, Sampler
@@ -80,7 +80,7 @@ class P2(Sampler):
             return state
         h, time = hidden_at(method, state, at)  # (N, D), (B, L)
         pred = as_masks(method, h, time[at])
-        drawn = random.categorical(posterior(as_of(method, pred)).double()[masks[at]], generator, masks)
+        drawn = random.categorical(posterior(truncated_as(method, pred)).double()[masks[at]], generator, masks)
         x = positions(masks).put(state.x, drawn)  # (B, L), every mask drawn
         probability = maths.normalise(posterior(pred).double()).gather(-1, x[at][:, None])[:, 0]
         log_p = torch.zeros_like(at, dtype=torch.float64).masked_scatter(at, probability.clamp_min(1e-300).log())

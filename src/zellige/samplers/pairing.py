@@ -62,8 +62,16 @@ def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribut
     uniform = grid == "uniform"
     key = f"steps {steps}" + ("" if uniform else f" {grid}")
     text = f"the model of {steps:,} steps" + ("" if uniform else f" on the grid {grid}")
-    number = {} if steps == own and uniform else {"steps": steps} | ({} if uniform else {"grid": grid})
-    return Distribution(key, text, number if grid in CHAINS and (not own or steps <= own) else None)
+    return Distribution(
+        key, text, steps_number(steps, own, grid) if grid in CHAINS and (not own or steps <= own) else None
+    )
+
+
+def steps_number(steps: int, own: int, grid: str) -> dict[str, Any]:
+    """Arguments of `evaluate` for the model of `steps` steps on a grid; {} for the `own` steps of a method."""
+    if grid == "uniform":
+        return {} if steps == own else {"steps": steps}
+    return {"steps": steps, "grid": grid}
 
 
 def continuous_distribution(method: Method) -> Distribution:

@@ -51,7 +51,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .fixed_order import permutation
-from .guide import as_of
+from .guide import truncated_as
 from .pairing import Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Exactness, Sampler, State
@@ -222,7 +222,7 @@ class Pass:
         return self._distribution(h[at[rows]], at)
 
     def _distribution(self, h: Tensor, at: Tensor) -> Tensor:
-        pred = as_of(self.method, as_masks(self.method, h, self.time[at]))
+        pred = truncated_as(self.method, as_masks(self.method, h, self.time[at]))
         return maths.normalise(posterior(pred).double())
 
 

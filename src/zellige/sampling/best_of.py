@@ -101,11 +101,7 @@ def nats_per_token(trajectory: Trajectory, number: int, tokens: list[int], ended
     label = None if of.condition is None else of.condition[number : number + 1]
     nats, size = 0.0, 0
     for x, counted in windows(of, number, tokens, ended):
-        batch = (
-            Batch(x[None], counted[None], condition=label)
-            .take(torch.zeros(draws, dtype=torch.long))
-            .to(device_of(method))
-        )
-        nats += float(method.bound(batch, torch.Generator().manual_seed(0)).double().mean())
+        batch = Batch(x[None], counted[None], condition=label).take(torch.zeros(draws, dtype=torch.long))
+        nats += float(method.bound(batch.to(device_of(method)), torch.Generator().manual_seed(0)).double().mean())
         size += int(counted.sum())
     return nats / max(size, 1)

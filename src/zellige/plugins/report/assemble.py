@@ -16,7 +16,7 @@ from zellige.base.requests import Progress
 from zellige.base.schema import read_json
 from zellige.data.corpus import Corpus
 from zellige.data.tokenizer_base import Tokenizer
-from zellige.evaluation.result import Result
+from zellige.evaluation.result import Result, fullest
 from zellige.methods.method import MIXTURE
 from zellige.models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from zellige.models.model import Model, as_model
@@ -29,16 +29,7 @@ from zellige.show.units import unit_of
 from . import page
 from .bracket import bracket_sections
 from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
-from .sections import (
-    by_defaults,
-    configuration_part,
-    evaluation_part,
-    headline,
-    infilled,
-    run_facts,
-    stills,
-    validation_samples,
-)
+from .sections import by_defaults, configuration_part, evaluation_part, infilled, run_facts, stills, validation_samples
 from .trace import entropies, fewer, integrand, record
 from .work import POINTS, Work
 
@@ -79,7 +70,8 @@ def write(
     model, problem = _model(folder, None if model is None else as_model(model))
     corpus, missing = _corpus(model)
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob(EVALUATIONS))}
-    best = headline(evaluations, config)
+    data, options = (config.get(name) or {} for name in ("data", "options"))
+    best = fullest(evaluations.values(), data.get("name", ""), options.get("block"))
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     figures, player, infilling = [page.html_note(problem)], None, ""
     if model is not None:
@@ -99,8 +91,8 @@ def write(
         or page.html_note("not evaluated yet; type") + command,
         "configuration": configuration_part(config, model),
     }
-    title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"
-    facts = run_facts(log, unit, config, model, evaluations)
+    title = f"{config.get('method', 'run')} on {data.get('name', 'own data')}"
+    facts = run_facts(log, unit, config, model, best)
     samples, still_pictures = (player["samples"], player.pop("stills", "")) if player else ([], "")
     for shown_samples in range(len(samples), -1, -1):  # drop samples, last first, until the page is small enough
         part = page.html_note(problem)

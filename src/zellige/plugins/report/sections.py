@@ -9,7 +9,7 @@ import numpy as np
 
 from zellige.base.schema import read_lines
 from zellige.data.rows import Rows
-from zellige.evaluation.result import Result, fullest
+from zellige.evaluation.result import Result
 from zellige.models.checkpoint.layout import sample_files
 from zellige.models.decoding import as_watched, described
 from zellige.models.model import Model
@@ -25,18 +25,11 @@ from . import page
 from .figures import TrainingLog, terms
 
 
-def headline(evaluations: Mapping[Path, Result], config: Mapping[str, Any]) -> Result | None:
-    """The result that represents a run of this config; None without any."""
-    data, options = (config.get(name) or {} for name in ("data", "options"))
-    return fullest(evaluations.values(), data.get("name", ""), options.get("block"))
-
-
 def run_facts(
-    log: TrainingLog, unit: str, config: Mapping[str, Any], model: Model | None, evaluations: Mapping[Path, Result]
+    log: TrainingLog, unit: str, config: Mapping[str, Any], model: Model | None, result: Result | None
 ) -> list[str]:
     """Facts under the title: the number, the size, how long it took."""
     facts = []
-    result = headline(evaluations, config)
     has_validation = np.isfinite(log.validation)
     if result:
         part = f", a partial result: {page.esc(result.judged)}" if result.partial else ""

@@ -34,7 +34,7 @@ from .body import DecodingBody
 from .guard import Limits
 from .worker import Job
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")  # of messages, OpenAI's
+OPENAI_ROLES = ("system", "developer", "user", "assistant", "tool", "function")  # of messages
 SHORT = 16  # tokens of a completion by default (OpenAI's number)
 
 
@@ -138,8 +138,8 @@ class Chat(Asked):
 
     def texts(self, model: Model, limits: Limits) -> tuple[list[str], str]:
         messages = records.messages_of(self.messages, "the request")
-        if strange := next((message["role"] for message in messages if message["role"] not in ROLES), None):
-            raise unknown("role", strange, ROLES)
+        if strange := next((message["role"] for message in messages if message["role"] not in OPENAI_ROLES), None):
+            raise unknown("role", strange, OPENAI_ROLES)
         limits.check("text", sum(len(message["content"]) for message in messages), "characters in a conversation")
         if not messages or messages[-1]["role"] == "assistant":
             raise InputError("`messages` has no question at its end; the last message must not be the assistant's")
