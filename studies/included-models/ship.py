@@ -14,18 +14,19 @@ import argparse
 import contextlib
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import os
 import re
 import shlex
-import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 
 import zellige
 from zellige import cli
@@ -261,14 +262,15 @@ def executed(command: str, data: str) -> tuple[str, dict[str, Any]]:
         code = cli.main([*words, "--json", ".result.json"])
     if code:
         raise SystemExit(f"{command} ended with {code}")
-    return printed.getvalue().rstrip("\n"), numbers(json.loads(Path(".result.json").read_text(encoding="utf-8")))
+    result = json.loads(Path(".result.json").read_text(encoding="utf-8"))["result"]
+    return printed.getvalue().rstrip("\n"), numbers(result, drawn="--out" in words)
 
 
-def numbers(document: dict[str, Any]) -> dict[str, Any]:
-    """What of a command's JSON must be the same when it is run again."""
-    result = document["result"]
+def numbers(result: dict[str, Any], drawn: bool) -> dict[str, Any]:
+    """What of a command's result must be the same when it is run again; of samples in a picture their checksum."""
     if "samples" in result:
-        return {"samples": [sample["text"] for sample in result["samples"]]}
+        texts = [sample["text"] for sample in result["samples"]]
+        return {"sha256": hashlib.sha256("\n".join(texts).encode()).hexdigest()} if drawn else {"samples": texts}
     if "rows" in result:
         return {row["name"]: row["result"]["value"] for row in result["rows"] if row.get("result")}
     return {"value": result["value"]} | {task: share["value"] for task, share in result.get("tasks", {}).items()}
@@ -284,6 +286,12 @@ def empty_folder(data: str):
             yield data
         finally:
             os.chdir(here)
+
+
+def copy_pictures(folder: Path) -> None:
+    """Copy the pictures that the commands wrote, with at most 256 colours, so that the package stays small."""
+    for picture in Path().glob("*.png"):
+        Image.open(picture).convert("RGB").quantize(256).save(folder / picture.name, optimize=True)
 
 
 def write_card(name: str, data: str) -> None:
@@ -306,8 +314,7 @@ def write_card(name: str, data: str) -> None:
             printed, values = executed(command, path)
             runs.append({"command": command, "seconds": round(time.perf_counter() - began, 1), "numbers": values})
             shown.append((command, re.sub(re.escape(path), "$DATA", printed) if path else printed))
-        for picture in Path().glob("*.png"):
-            shutil.copyfile(picture, folder / picture.name)
+        copy_pictures(folder)
     entry["test"] = next(
         line.split("   ")[0].strip() for line in shown[0][1].splitlines() if re.match(r"  [≤=] ", line)
     )
@@ -337,8 +344,7 @@ def write_samples(name: str) -> None:
                 head, _, rest = text.partition(begin)
                 rest = f"\n{rest}".partition("\n```")[2]  # what follows the old block
                 text = head + begin + "".join(f"{line}\n" for line in printed.splitlines()) + "```" + rest
-        for picture in Path().glob("*.png"):
-            shutil.copyfile(picture, folder / picture.name)
+        copy_pictures(folder)
     (folder / "README.md").write_text(text, encoding="utf-8")
     save(folder, card)
 

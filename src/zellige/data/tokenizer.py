@@ -214,15 +214,15 @@ class Tokens(BaseTokenizer):
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` as the library has it, and the `tokenizer_config.json` that transformers reads."""
-        definition = json.loads(self.inner.to_str())
-        extra = {key: value for key, value in self.to_dict().items() if key not in definition and key != "zellige"}
+        definition = self.inner.to_str()
+        known = {*json.loads(definition), "zellige"}
+        extra = {key: value for key, value in self.to_dict().items() if key not in known}
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: extra}
         if self.separator is not None:
             config["eos_token"] = self.inner.id_to_token(self.separator)
         config |= self.chat
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for file, content in (("tokenizer.json", definition), (CONFIG, config)):
-            text = json.dumps(content, ensure_ascii=False, indent=1)
+        for file, text in (("tokenizer.json", definition), (CONFIG, json.dumps(config, ensure_ascii=False, indent=1))):
             write_file(Path(folder) / file, text + "\n")
 
     @cached_property
