@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from testing.small import Rows
 from zellige import Config, Data, Net, Train, compare, train
+from zellige.cli.train import choose
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.methods import METHODS, build
@@ -26,6 +28,7 @@ from zellige.training.forecast import (
     seconds_per_row,
     validation_gradients,
 )
+from zellige.training.setup import SIZES
 
 
 class Notes(Progress):
@@ -133,15 +136,57 @@ def test_the_line_of_half_an_hour():
     config, method = example(steps=10_000, batch=8, validate_rows=0)
     assert half_an_hour(config, method, Integers(7), 1 / 8) == (  # 1,800 steps of a second
         "zellige train mdlm --data.name text --data.path 'my notes.txt' --data.tokenizer bytes --net.layers 1 --net.hidden 16 "
-        "--net.heads 2 --net.length 8 --train.steps 1800 --train.batch 8 --train.validate-rows 0 --run runs/a-small"
+        "--net.heads 2 --net.length 8 --net.conv 0 --train.steps 1800 --train.batch 8 --train.optimizer adamw --train.lr 0.0003 "
+        "--train.warmup 100 --train.validate-every 1000 --train.validate-rows 0 --run runs/a-small"
     )
     said = forecast(config, method, Integers(7), 0, clock=clock(40.0, 40.0, 40.0, 4.0))[
         1
     ]  # the small one: 4 s for 16 rows
     assert said.endswith(
-        "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 400 --train.batch 16 "
-        "--train.optimizer muon --train.lr 0.006 --train.validate-rows 0 --run runs/a-small"
+        "--data.tokenizer bytes --train.steps 400 --train.validate-every 1000 --train.validate-rows 0 --run runs/a-small"
     )
+
+
+@pytest.mark.parametrize(
+    ("data", "net", "how"),
+    [
+        (
+            Data("text", path="a.txt"),
+            Net(),
+            Train(device="cpu"),
+        ),  # size small: what is the default of Python is said, too
+        (
+            Data("text", path="a.txt"),
+            SIZES["tiny"].net,
+            Train(optimizer="muon", lr=6e-3, decay="wsd", minutes=90, device="cpu"),
+        ),
+        (
+            Data("text", path="a.txt"),
+            Net(kind="conv", layers=2, length=64),
+            Train(optimizer="muon", batch=16, device="cpu"),
+        ),
+        (
+            Data("mnist"),
+            Net(kind="dit", layers=3, length=784, grid=(28, 28)),
+            Train(decay="constant", warmup=3, device="cpu"),
+        ),
+        (
+            Data("nouns", labels=True),
+            Net(kind="flat-unet", channels=8, blocks=1, length=1024, grid=(32, 32)),
+            Train(lr=1e-2, precision="bfloat16", device="cpu"),
+        ),
+    ],
+)
+def test_the_line_makes_the_config_that_it_stands_for(data, net, how):
+    """Typed, it gives what it was written for: all of it, though the command line fills in the rest by a size."""
+    config = Config("mdlm", MDLM.Config(), data, net, how, "runs/a")
+    method = build("mdlm", 7, NET)
+    line = half_an_hour(config, method, Integers(7), 1e-6)
+    method_name, *words = shlex.split(line)[2:]
+    request, _ = choose([method_name, *words], Terminal(quiet=True))
+    training = request.filled()
+    expected = replace(how, steps=training.train.steps, minutes=0.0)
+    assert (training.data, training.net, training.train, training.folder) == (data, net, expected, "runs/a-small")
 
 
 def test_where_the_small_network_does_not_fit_the_data_there_is_no_line():

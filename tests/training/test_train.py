@@ -22,6 +22,7 @@ from zellige.base.errors import Diverged
 from zellige.base.trust import allow
 from zellige.cli.evaluate_print import heading as results_heading
 from zellige.core.counter_random import Counter, Independent
+from zellige.data.prepare import prepare
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM, build
 from zellige.methods.mdlm import MDLM
@@ -30,10 +31,11 @@ from zellige.models.checkpoint.read import load_tensors, read_metrics
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
 from zellige.show.progress import Progress
-from zellige.training import fit
+from zellige.training import fit, notes
 from zellige.training.ema import EMA
 from zellige.training.fit import learning_rate
 from zellige.training.order import BatchSampler, StepSeeds
+from zellige.training.requests import Training
 from zellige.training.run import summary
 from zellige.training.train import train
 
@@ -207,6 +209,34 @@ def test_what_is_kept_is_the_average(tmp_path):
         assert not any(torch.equal(average[k], w) for k, w in weights.items())
         averages.append(average)
     assert not all(torch.equal(value, averages[1][name]) for name, value in averages[0].items())  # of the same weights
+
+
+class Tied(torch.nn.Module):
+    """One table for what is read and what is predicted."""
+
+    length = 8
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def features(self, x, time=None, **kw):
+        return self.embedding(x) + self.embedding(x).mean(1, keepdim=True)
+
+
+def test_a_tied_weight_is_kept_as_its_average_by_each_of_its_names(tmp_path):
+    run = train("mdlm", data=data(), net=Tied(), train=settings(steps=6, ema=0.9), run=tmp_path / "a")
+    kept = load(run.folder, net=Tied())
+    assert kept.method.network.head.weight is kept.method.network.embedding.weight
+    last = newest(run.folder / "checkpoints")
+    assert last is not None
+    average, _ = load_tensors(last / "model.safetensors")
+    live, _ = load_tensors(last / "training.safetensors")
+    names = ("network.embedding.weight", "network.head.weight")
+    assert all(torch.equal(average[name], kept.method.network.head.weight) for name in names)
+    assert torch.equal(*(live[f"weights.{name}"] for name in names))
+    assert not torch.equal(average[names[0]], live[f"weights.{names[0]}"])
 
 
 # ---------------------------------------------------------------------------------------------------- a run
@@ -393,6 +423,32 @@ def test_own_network(tmp_path):
     assert again.steps == 6
     with pytest.raises(InputError, match="the run has an own network \\(Mine\\); hand it over"):
         train("mdlm", data=data(), run=run.folder, resume=True)
+
+
+def test_a_run_goes_on_for_the_steps_that_are_said(tmp_path):
+    """Minutes said beside them, or those of a command typed again, do not come before the steps of the run."""
+    run = go(tmp_path / "a")
+    again = Training("mdlm", folder=str(run.folder), resume=True)
+    for typed, steps in (({"train.steps": 6}, 6), ({}, 4)):
+        asked = replace(again, settings={"train.minutes": 5} | typed).filled()
+        assert (asked.train.steps, asked.train.minutes) == (steps, 0.0)
+
+
+def test_a_run_in_other_parts_says_that_it_is_the_same_only_where_it_is():
+    """Dropout and self-conditioning are drawn for each part; whether an own network draws is not known."""
+    plain = zellige.Config("mdlm", MDLM.Config(), data(), NET, settings(), "a")
+    of_nets = [replace(plain, net=replace(NET, **drawn)) for drawn in ({"dropout": 0.1}, {"self_condition": True})]
+    for config in (plain, *of_nets, replace(plain, network="Mine")):
+        for changes, equal in (({}, True), ({"train.accumulate": [1, 2]}, config is plain)):
+            said = notes.resumed(2, config, prepare(data(), 8).train, changes)
+            assert ("same numbers as unbroken" in said) == equal
+
+
+def test_a_run_goes_on_with_the_rows_of_its_validation(tmp_path):
+    """Bounds of other rows cannot say which step is the best."""
+    go(tmp_path / "a")
+    with pytest.raises(InputError, match=r"`resume` with `train\.validate_rows` 2, but the run has 4"):
+        go(tmp_path / "a", resume=True, validate_rows=2)
 
 
 def test_the_best_validation_is_the_lowest_and_the_first_of_equal_ones():

@@ -18,7 +18,8 @@ class EMA:
 
     def __init__(self, module: nn.Module, decay: float, warmup: bool = True):
         self.decay, self.warmup = decay, warmup
-        self.live = {name: p for name, p in module.named_parameters() if p.requires_grad} if decay else {}
+        parameters = module.named_parameters(remove_duplicate=False) if decay else ()  # a tied one by each of its names
+        self.live = {name: p for name, p in parameters if p.requires_grad}
         self.average = {name: _local(p).detach().clone() for name, p in self.live.items()}
 
     @torch.no_grad()

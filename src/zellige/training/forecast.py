@@ -15,6 +15,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ TIMED = 2.0  # seconds of gradients by which steps are fitted
 AGAIN = 60.0  # seconds of training, after which a plan is made again
 SLACK = 0.2  # of its steps, which are left as they are within it
 SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
+OF_SMALL = ("batch", "optimizer", "lr", "warmup", "decay", "ema")  # how the smallest size is trained
 SMALL = {  # the smallest size; of a U-Net what it reads of these
     **{name: getattr(SIZES[CPU].net, name) for name in ("layers", "hidden", "heads", "length", "conv")},
     "channels": 32,
@@ -301,7 +303,7 @@ def half_an_hour(
         unread_fields = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
         sizes = {k: v for k, v in SMALL.items() if k not in unread_fields}
         _, usual = SIZES[CPU].of(getattr(config.data, "name", ""), type(method), config.net.kind)
-        train = replace(config.train, batch=usual.batch, optimizer=usual.optimizer, lr=usual.lr, ema=usual.ema)
+        train = replace(config.train, **{name: getattr(usual, name) for name in OF_SMALL})
         try:
             smaller = replace(config, net=replace(config.net, **sizes), train=train)
             with torch.random.fork_rng(devices=[]):
@@ -313,7 +315,8 @@ def half_an_hour(
         per_row = seconds_per_row(trial, tokenizer.size, clock, precision=precision(smaller))
     steps = int(HALF_AN_HOUR / (per_row * smaller.train.batch))
     steps = max(100, steps // 100 * 100)
-    return command_line(replace(smaller, train=replace(smaller.train, steps=min(steps, config.train.steps))), method)
+    train = replace(smaller.train, steps=min(steps, config.train.steps), minutes=0.0)
+    return command_line(replace(smaller, train=train), method)
 
 
 def command_line(config: Config, method: Method) -> str:
@@ -321,17 +324,35 @@ def command_line(config: Config, method: Method) -> str:
     words = ["zellige train", path(reference(type(method)))]
     if config.network or isinstance(config.data, OwnData):
         return ""
-    sections = (
-        ("", config.options, type(config.options)()),
-        ("data.", config.data, Data()),
-        ("net.", config.net, Net()),
-    )
-    for prefix, section, usual in (*sections, ("train.", config.train, type(config.train)())):
+    usual = usual_values(config, type(method))
+    for prefix in ("", "data.", "net.", "train."):
+        section = getattr(config, prefix.removesuffix(".") or "options")
         for entry in dataclasses.fields(section):
             value = getattr(section, entry.name)
-            if value != getattr(usual, entry.name):
+            if value != usual.get(prefix + entry.name):
                 words.append(_flag(prefix, entry.name.replace("_", "-"), value))
     return " ".join([*words, "--run", shlex.quote(f"{config.run}-small")])
+
+
+def usual_values(config: Config, method: type[Method]) -> dict[str, Any]:
+    """What the command line takes for each option that is not typed, where those that are make this config on a CPU; no
+    steps, so that they are always typed."""
+    size = partial(SIZES[CPU].of, getattr(config.data, "name", ""), method)
+    if config.train.start:  # which chooses the network
+        size = lambda *_: (Net(), Train())  # noqa: E731
+    net, train = size(config.net.kind, config.train.optimizer)
+    sections = {"": method.Config(), "data.": Data(), "net.": net, "train.": train}
+    values = {
+        prefix + entry.name: getattr(section, entry.name)
+        for prefix, section in sections.items()
+        for entry in dataclasses.fields(section)
+    }
+    return values | {
+        "net.kind": size()[0].kind,
+        "train.optimizer": size(config.net.kind)[1].optimizer,
+        "train.steps": None,
+        "train.minutes": 0.0,
+    }
 
 
 def _flag(prefix: str, name: str, value: object) -> str:

@@ -300,8 +300,8 @@ class Training(Request["Run"]):
             steps = self._steps_of_epochs(epochs)
         if "train.minutes" not in settings and (epochs is not None or "train.steps" in settings):
             minutes = 0.0
-        if run and minutes:  # the run has chosen its steps
-            steps, minutes = run.train.steps, 0.0
+        if run and minutes:  # the run has chosen its steps, unless they are said
+            steps, minutes = steps if "train.steps" in settings else run.train.steps, 0.0
         return replace(self.train, steps=steps, minutes=minutes)
 
     def _steps_of_epochs(self, epochs: float) -> int:

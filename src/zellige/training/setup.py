@@ -42,7 +42,7 @@ OF_STATES = ("network.embedding.weight", "network.head.weight", "network.head.bi
 # what `resume` may change: of the numbers, of when and where things are written, and what computes them
 NUMBERS = {"steps", "lr", "clip", "precision"}
 WRITING = {
-    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
+    "validate_every", "samples", "sample_steps", "save_every", "save_minutes",
     "async_save", "keep", "log_every", "tensorboard", "wandb", "workers",
 }  # fmt: skip
 WHERE = {
