@@ -23,6 +23,7 @@ from zellige.models.checkpoint.write import link, pack, prune, save_tensors, unp
 from zellige.models.model import Model
 
 TINY = Net(layers=1, hidden=16, heads=2, length=8, condition=8)
+FILES = ["SHA256SUMS", "config.json", "model.safetensors", "tokenizer.json"]
 
 
 def model(method: str = "mdlm", size: int = 5, net=TINY) -> Model:
@@ -53,12 +54,7 @@ def test_round_trip(method, tmp_path):
     assert same(one.method, two.method)
     assert (two.config, two.about, two.tokenizer.fingerprint) == (one.config, one.about, one.tokenizer.fingerprint)
     assert not two.method.training
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
-        "SHA256SUMS",
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-    ]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == FILES
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     x = torch.randint(0, one.tokenizer.size, (2, 8))
     torch.testing.assert_close(one.method.network.features(x, *_time(one)), two.method.network.features(x, *_time(two)))
@@ -87,12 +83,34 @@ def test_saving_twice_replaces(saved):
     assert same(load(saved).method, other.method)
 
 
-def test_save_keeps_what_is_not_a_model(tmp_path):
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds something that is not a model; choose another folder"):
-        model().save(tmp_path / "notes")
-    assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
+def test_saving_twice_leaves_nothing_of_the_earlier_model(saved):
+    """Its card and its evaluations are of other weights."""
+    model().save_pretrained(saved)
+    (saved / "evaluate-text-test.json").write_text("{}")
+    assert sorted(file.name for file in model().save(saved).iterdir()) == FILES
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        ["notes.txt"],
+        ["config.json", "src/precious.py"],
+        ["config.json", "README.md"],
+        ["config.json", "model.safetensors", "tokenizer.json", "README.md"],  # which others may have published
+        [*FILES, "training.json", "training.safetensors", "metrics.csv"],  # a checkpoint
+        [*FILES, ".git/config"],
+    ],
+)
+@pytest.mark.parametrize("write", ["save", "save_pretrained", "export"])
+def test_save_keeps_what_is_not_a_model(write, theirs, tmp_path):
+    folder = tmp_path / "mine"
+    for name in theirs:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    with pytest.raises(InputError, match=r"mine' holds something that is not a model; choose another folder"):
+        getattr(model(), write)(folder)
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} == {*theirs}
+    assert {(folder / name).read_text() for name in theirs} == {"mine"}
 
 
 def test_text_and_unit():

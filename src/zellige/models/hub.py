@@ -26,7 +26,7 @@ from ..data import DATASETS
 from ..data.tokenizer import Tokens
 from ..data.tokenizer_base import Tokenizer
 from ..methods.method import Method
-from .checkpoint.layout import EVALUATIONS
+from .checkpoint.layout import CARD, EVALUATIONS
 
 if TYPE_CHECKING:
     from .config import Config
@@ -49,7 +49,7 @@ def complete(folder: Path, model: Shared, repo_id: str | None, license: str | No
     """Add the model card to a saved model, and its results of `zellige evaluate` that lie beside its source."""
     for result in _results(model):
         shutil.copyfile(result, folder / result.name)
-    (folder / "README.md").write_text(card(model, repo_id, license) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(card(model, repo_id, license) + "\n", encoding="utf-8")
 
 
 def upload(save: Callable[[Path], None], repo_id: str, private: bool | None, token: str | None, **how: Any) -> str:

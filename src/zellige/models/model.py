@@ -33,7 +33,7 @@ from ..nn.int8 import quantize
 from ..nn.network import unfilled
 from . import hub, published, shipped
 from .adapter import merge
-from .checkpoint.layout import CHECKPOINTS, CONFIG, MODEL
+from .checkpoint.layout import CONFIG, MODEL, may_be_replaced
 from .checkpoint.read import check_sums, load_weights, own_config, place_weights, read_config
 from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
 from .config import Config, from_json
@@ -263,7 +263,8 @@ class Model:
 # ---------------------------------------------------------------------------------------------------- writing
 @checked
 def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
-    """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
+    """Write a model into a folder, all or nothing; an earlier model in it is replaced, with its card and its evaluations.
+    `complete` adds to it.
 
     Raises:
         InputError: the folder holds something else, or the disk is full.
@@ -312,10 +313,8 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
     """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+    if folder.exists() and not (folder.is_dir() and may_be_replaced(folder)):
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
-    if (folder / CHECKPOINTS).exists():
-        raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
     with explain_full_disk(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
         return write_folder(folder, fill)
 

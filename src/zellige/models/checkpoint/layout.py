@@ -42,13 +42,22 @@ SHARDS = "shard-*.safetensors"
 METRICS, METRICS_BEFORE, METRICS_DAMAGED = "metrics.csv", "metrics-before.csv", "metrics-damaged.csv"
 CHECKPOINTS, LAST, BEST = "checkpoints", "last", "best"
 SAMPLES, LOG, REPORT, WANDB = "samples", "log.txt", "report.html", "wandb-id.txt"
-EVALUATIONS = "evaluate-*.json"
+CARD, EVALUATIONS = "README.md", "evaluate-*.json"
 
 _WRITTEN = (  # by a run, beside config.json
     CHECKPOINTS, SAMPLES, METRICS, METRICS_BEFORE, METRICS_DAMAGED, LOG, REPORT, WANDB, "events.out.tfevents.*",
     EVALUATIONS, "suite-*.json", "steps-*.json", "pairs-*.json", "probe-*.json", "bracket-*", "generate-*", "generate.jsonl",
 )  # fmt: skip
 _STEP = re.compile(r"step-([0-9]{6,})")
+
+
+# ---------------------------------------------------------------------------------------------------- a model's folder
+def may_be_replaced(folder: Path) -> bool:
+    """Return whether a folder is empty, or holds a model as it is saved, with its card and its evaluations, and nothing
+    else."""
+    names = {path.name for path in folder.iterdir()}
+    others = names - {*MODEL, CHECKSUMS, CARD}
+    return not names or ({CONFIG, CHECKSUMS} <= names and all(fnmatch.fnmatchcase(n, EVALUATIONS) for n in others))
 
 
 # ---------------------------------------------------------------------------------------------------- the folder of a run
