@@ -742,10 +742,11 @@ def test_folder_in_use(finished, tmp_path, monkeypatch):
     assert "exclude each other" in refused(run.folder, resume=True, overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    assert refused(tmp_path / "mine").endswith("holds something that is not a run; choose another `run`")
-    assert refused(tmp_path / "mine", overwrite=True).endswith(
-        "holds something that is not a run; choose another `run`"
-    )
+    (tmp_path / "project" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "project" / "config.json").write_text('{"name": "my project"}')
+    for name in ("mine", "project"):
+        for how in ({}, {"overwrite": True}):
+            assert refused(tmp_path / name, **how).endswith("holds something that is not a run; choose another `run`")
     assert refused(tmp_path / "mine" / "thesis.tex").endswith("is a file; give `run` a folder")
     assert refused(tmp_path / "none", resume=True).endswith("to resume; drop `resume` to start one")
 

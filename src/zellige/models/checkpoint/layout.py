@@ -62,8 +62,9 @@ def may_be_replaced(folder: Path) -> bool:
 
 # ---------------------------------------------------------------------------------------------------- the folder of a run
 def holds_run(folder: Path) -> bool:
-    """Return whether a folder is that of a run, or of a model."""
-    return (folder / CONFIG).is_file()
+    """Return whether a folder is that of a run, or of a model: its config.json is Zellige's, if perhaps damaged."""
+    config = folder / CONFIG
+    return config.is_file() and b'"zellige":' in config.read_bytes()
 
 
 def folder_of_run(run: object) -> Path:
