@@ -751,6 +751,21 @@ def test_folder_in_use(finished, tmp_path, monkeypatch):
     assert refused(tmp_path / "none", resume=True).endswith("to resume; drop `resume` to start one")
 
 
+def test_a_model_is_no_run(finished, tmp_path, monkeypatch):
+    """Nor is a checkpoint, though both have a config.json."""
+    run, _ = finished
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(run.folder / "checkpoints/step-000004", "b")
+    run.model.save("m")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for how in ({}, {"resume": True}, {"overwrite": True}):
+        assert refused(Path("m"), **how) == (
+            "'m' is a saved model without a training state; begin with it: `train.start` m and a new `run`"
+        )
+        assert refused(Path("b"), **how) == "'b' is a checkpoint of a run; give `run` the folder of that run"
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
     go(tmp_path / "a", steps=3)
     (tmp_path / "a" / "notes.txt").write_text("mine")

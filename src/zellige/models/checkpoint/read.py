@@ -370,6 +370,13 @@ def saved_config(
     Raises:
         InputError: the folder does not allow `resume` or `overwrite`, or a new run where neither is given.
     """
+    if (folder / STATE).is_file():
+        raise InputError(f"'{shown(folder)}' is a checkpoint of a run; give `run` the folder of that run")
+    if any((folder / name).is_file() for name in (WEIGHTS, ADAPTER)):
+        raise InputError(
+            f"'{shown(folder)}' is a saved model without a training state; begin with it: `train.start` "
+            f"{shown(folder)} and a new `run`"
+        )
     has_run = holds_run(folder)
     if resume:
         if not has_run:
