@@ -780,6 +780,24 @@ def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
+        ({"data": Data.of(tokens(), vocabulary=7, validation=0, test=0)},
+         "'tokens' has no validation split, only train; set `data.validation` above 0"),
+        ({"data": Data.of({"test": ["a text of so many letters"] * 9}, tokenizer="bytes", fill=0)},
+         "'text' has no train split, only test; use another data set"),
+        ({"net": Mine(), "optimizer": "muon"},
+         "`train.optimizer` muon is for the matrices of blocks, and this network names none: a block's class attribute "
+         'does, such as matrices = ("qkv", "mlp"); or use adamw'),
+    ],
+)  # fmt: skip
+def test_a_run_is_overwritten_only_by_one_that_can_begin(how, message, tmp_path):
+    assert refused(tmp_path / "a", **how) == message
+    go(tmp_path / "a", steps=1)
+    assert refused(tmp_path / "a", overwrite=True, **how) == message
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
         ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"),
         ({"batch": 5, "accumulate": 2},
          "`train.batch` 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from ..base import files
+from ..base.errors import InputError
 from ..base.processes import this_process
 from ..core.random import mix
 from ..data import Corpus
@@ -45,6 +46,7 @@ from ..show.numbers import count, path
 from ..show.progress import Progress
 from . import device, lock, logger, notes, setup
 from .forecast import Plan, fitted, forecast, validation_gradients
+from .optimizer import make_optimizer
 from .prepared import Prepared
 from .run import Run
 from .signals import Interrupted, Quit, Signals, Stopped
@@ -158,11 +160,18 @@ class Session:
         if config.train.wandb:
             logger.require_wandb()
         corpus = self.read(config)
+        corpus.split("train")  # or it says that there is none
+        if "validation" not in corpus.rows:
+            raise InputError(
+                f"'{corpus.about['name']}' has no validation split, only {', '.join(corpus.rows)}; "
+                "set `data.validation` above 0"
+            )
         config = setup.shaped_by(config, corpus)
         setup.same_corpus(about, corpus)
         if saved and last and step >= config.train.steps and is_settled(last):
             return self._finished(last, config, about)
         method, config, about = self.build(config, corpus, about)
+        make_optimizer(config, method.network, [*method.parameters()])  # or it says what the network lacks
         if last:  # what does not fit, or is truncated, is said before anything starts
             check_checkpoint(last, method, config)
         defaults = self.sampling_defaults(method, corpus.tokenizer)
