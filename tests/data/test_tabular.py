@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from zellige import InputError
-from zellige.data import Data, load, prepare
+import zellige
+from zellige import InputError, Net, Train
+from zellige.data import Data, load, prepare, table
 from zellige.data.table import Table, refuse_mixed
 from zellige.methods import build
-from zellige.nn import Net
 from zellige.show.kinds import of
 
 ROWS = [("grey", "10"), ("clear", "9"), ("rain", "2"), ("grey", "9")] * 10
@@ -36,6 +36,33 @@ def test_each_column_has_its_values_in_order(path, tmp_path):
     assert back.encode("rain,?") == [2, -1]
     assert of(back).tokens(of(back).values([[2, 1], [0, -1]])).tolist() == [[2, 1], [0, -1]]
     assert np.array(of(back).read("clear,10")).tolist() == [0, 2]
+
+
+def test_the_order_of_numbers_is_one_with_nan_among_them(tmp_path):
+    """In which order a set of words is gone through is another in each process; of 40 columns one would be out of order."""
+    values = [["-inf", f"-{i}", "0", f"{i}", f"{i}.0", f"{i + 10}", "inf", "NaN", "nan"] for i in range(2, 10)]
+    values += [[f"{i}", f"{i + 1}", f"{i + 20}", "nan"] for i in range(8, 40)]
+    rows = [[column[k % len(column)] for column in values] for k in range(60)]
+    header = [f"c{i}" for i in range(len(values))]
+    (tmp_path / "a.csv").write_text("".join(",".join(row) + "\n" for row in [header, *rows]))
+    tokenizer = prepare(Data("table", path=str(tmp_path / "a.csv"))).tokenizer
+    assert tokenizer.columns == dict(zip(header, values))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_run_goes_on_with_tokens_of_the_same_meaning_alone(path, tmp_path, monkeypatch):
+    about = {"data": Data("table", path=str(path)), "run": tmp_path / "run"}
+    zellige.train(
+        "mdlm",
+        net=Net(layers=1, hidden=8, heads=1),
+        train=Train(steps=1, batch=2, samples=0, tensorboard=False),
+        **about,
+    )
+    zellige.train("mdlm", resume=True, **about)
+    monkeypatch.setattr(table, "_ordered", lambda values: sorted(values, reverse=True))
+    with pytest.raises(
+        InputError, match=r"^the tokens of the run, 'table' \(3\), are not those of this data; give the data"
+    ):
+        zellige.train("mdlm", resume=True, **about)
 
 
 def test_columns_of_different_sizes_need_masks():

@@ -136,8 +136,9 @@ def read_table(data: "Data", context: Context) -> Raw:
 
 
 def _ordered(values: set[str]) -> list[str]:
-    """In order: numbers by their size, words by the alphabet."""
+    """In order: numbers by their size and nan last, words by the alphabet."""
+    words = sorted(values)
     try:
-        return sorted(values, key=lambda value: (float(value), value))
+        return [words[i] for i in np.argsort([*map(float, words)], kind="stable")]
     except ValueError:
-        return sorted(values)
+        return words

@@ -21,7 +21,7 @@ from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.plugins import Registry
 from ..base.requests import Progress
-from ..data import DATASETS, Corpus, require_same
+from ..data import DATASETS, Corpus
 from ..data import load as load_tokenizer
 from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
@@ -151,28 +151,17 @@ def typed(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class _Tokenizer:
-    """Record of a run's tokenizer."""
-
-    name: str
-    size: int
-    fingerprint: str
-
-
 def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
     """On `resume`: the data must be what it was."""
     before = about.get("data") or {}
     if not before:
         return
     tokenizer = before.get("tokenizer") or {}
-    if not corpus.tokenizer.shape and tokenizer.get("fingerprint") not in (None, corpus.tokenizer.fingerprint):
-        if (tokenizer["name"], tokenizer["size"]) == (corpus.tokenizer.name, corpus.tokenizer.size):
-            raise InputError(
-                f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
-                "give the data that the run began with, or use a new `run`"
-            )
-        require_same(_Tokenizer(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+    if tokenizer.get("fingerprint") not in (None, corpus.tokenizer.fingerprint):
+        raise InputError(
+            f"the tokens of the run, '{tokenizer['name']}' ({tokenizer['size']:,}), are not those of this data; give the "
+            "data that the run began with, or use a new `run`"
+        )
     rows = [(of.get("splits") or {}).get("train", {}).get("rows") for of in (before, corpus.about)]
     if rows[0] not in (None, rows[1]) and before.get("sha256") == corpus.about.get("sha256"):
         raise InputError(
