@@ -235,6 +235,18 @@ def test_separators_inside_quotes_are_none(tmp_path, name, sign):
     assert list(read_pieces(path, Format(("text",)))) == [("hello", True), (f"good{other} bye", True)]
 
 
+@pytest.mark.parametrize(("name", "sign", "shown"), [("a.csv", ",", "','"), ("a.tsv", "\t", r"'\t'")])
+def test_a_row_of_more_cells_than_columns_is_refused(tmp_path, name, sign, shown):
+    """Of a text without quotation marks all that followed its first sign was lost, and a label became a part of the text."""
+    path, tail = tmp_path / name, "put a text that holds SIGN in quotation marks".replace("SIGN", shown)
+    path.write_text(f"text\n\nshort{sign}{sign}\nhe said 0{sign} and left\n")
+    refuse(path, f"line 4 of 'PATH' has 2 cells for 1 column; {tail}", pack="document")
+    path.write_text(f"text{sign}label\nis it 0{sign} is it{sign}a\n")
+    refuse(path, f"line 2 of 'PATH' has 3 cells for 2 columns; {tail}", pack="document", labels=True)
+    path.write_text(f'text\nshort{sign}{sign}\n"he said 0{sign} and left"\n')
+    assert [text for text, _ in read_pieces(path, Format())] == ["short", f"he said 0{sign} and left"]
+
+
 def refuse(path, said, **choices):
     """The sentence, and nothing written."""
     before = sorted(path.parent.rglob("*")) if path.parent.is_dir() else []

@@ -533,6 +533,9 @@ def test_labels_of_ones_own_texts(tmp_path):
     path.write_text("\n".join([*lines, '{"text": "new", "label": "x"}']))
     with pytest.raises(InputError, match=r"has the label 'x', which no training text has; there are 0, 5, 10$"):
         prepare(data, 16)
+    path.write_text("\n".join(f'{{"text": "line", "label": "a{i}"}}' for i in range(10, 50)))
+    with pytest.raises(InputError, match=r"the label 'a46', which .*; there are a10, a11, a12, a13, a14, \.\.\.$"):
+        prepare(data, 16)
     path.write_text("\n".join([*lines, '{"text": "new"}']))
     with pytest.raises(InputError, match=r"no column 'label' in line 41 of .* \(text\); leave out `data.labels`$"):
         prepare(data, 16)

@@ -121,6 +121,16 @@ def either(names: Iterable[object]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first names of a list.
+
+    >>> some("abc"), some("abc", 2)
+    ('a, b, c', 'a, b, ...')
+    """
+    names = [*names]
+    return ", ".join(names[:most] + ["..."] * (len(names) > most))
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant, or None if nothing is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)

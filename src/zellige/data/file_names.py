@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..base.errors import InputError, nearest
+from ..base.errors import InputError, nearest, some
 from .records import FORMS, is_known
 from .remote_files import RemoteFile, find_remote, is_remote
 from .unpack import BLOCK, opened, size_of
@@ -164,7 +164,7 @@ def suffixes(files: Sequence[File]) -> str:
     '2 .py, 1 without a suffix'
     """
     counts = Counter(kind(file) or "without a suffix" for file in files).most_common()
-    return ", ".join(f"{n:,} {suffix}" for suffix, n in counts[:6]) + (", ..." if len(counts) > 6 else "")
+    return some((f"{n:,} {suffix}" for suffix, n in counts), 6)
 
 
 def kind(path: File) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.arguments import checked
-from ..base.errors import InputError, at_least, not_installed, quoted
+from ..base.errors import InputError, at_least, not_installed, quoted, some
 from ..base.requests import Progress
 from . import catalogue, readers
 from .catalogue import DATASETS
@@ -347,7 +347,7 @@ def _document_labels(source: TextSource, meta: dict[str, Any], label: str) -> "t
     wrong = next((value for value in values if value not in number), None)
     if wrong is not None:
         raise InputError(
-            f"{source.tell} has the label '{wrong}', which no training text has; there are {', '.join(numbers)}"
+            f"{source.tell} has the label {quoted(wrong)}, which no training text has; there are {some(numbers)}"
         )
     labels = np.array([number[value] for value in values], np.int64)
     return {split: labels[start:stop] for split, (start, stop) in ranges.items()}, list(entry.classes or numbers)

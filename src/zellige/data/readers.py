@@ -326,6 +326,11 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
     with of_rows(path):
         header = columns or tuple(next(rows, ()))
         for row in rows:
+            if any(row[len(header) :]):
+                raise InputError(
+                    f"line {rows.line_num:,} of '{path}' has {len(row)} cells for {len(header)} "
+                    f"column{'s' if len(header) != 1 else ''}; put a text that holds {sign!r} in quotation marks"
+                )
             if row:
                 yield 1 if not columns and len(row) >= len(header) else rows.line_num, dict(zip(header, row))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, some
 from ..base.requests import Progress
 from ..base.trust import refuse_remote
 from ..data.corpus import Corpus
@@ -90,9 +90,8 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
         raise InputError("the model was trained without classes, and the data has labels; leave out `data.labels`")
     if names != (data_classes := list(corpus.about.get("classes") or ())):
         raise InputError(
-            f"the model knows the classes {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}, the data has "
-            f"{', '.join(data_classes[:5])}{', ...' if len(data_classes) > 5 else ''}; leave out `data.labels`, or use "
-            "other data"
+            f"the model knows the classes {some(names)}, the data has {some(data_classes)}; leave out `data.labels`, "
+            "or use other data"
         )
     return (rows.unlabelled(), WITHOUT_CLASS) if unconditional else (rows, "given the class")
 

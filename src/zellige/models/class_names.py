@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..base.arguments import is_number, of_kind
-from ..base.errors import InputError, nearest, quoted
+from ..base.errors import InputError, nearest, quoted, some
 from ..core.batch import whole_numbers
 
 if TYPE_CHECKING:
@@ -68,5 +68,4 @@ def _number(names: list[str], asked: Any) -> int:
     near = nearest(str(asked).lower(), [name.lower() for name in names])
     near = next((name for name in names if name.lower() == near), None)
     hint = f"did you mean '{near}'? " if near else ""
-    listing = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
-    raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {listing}")
+    raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {some(names, LISTED)}")

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
-from ...base.errors import InputError
+from ...base.errors import InputError, some
 from ...base.files import follow
 from ...base.schema import check_format, read_json, read_text, sha256, shown, structure
 from ...base.trust import may_have_changed
@@ -220,7 +220,7 @@ def place(
 
 def _listed(names: Sequence[str]) -> str:
     """` (a, b, c, ...)`, the first few of them; "" for none."""
-    return f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+    return f" ({some(names, 3)})" if names else ""
 
 
 def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
