@@ -539,6 +539,17 @@ def test_labels_of_ones_own_texts(tmp_path):
     path.write_text("\n".join([*lines, '{"text": "new"}']))
     with pytest.raises(InputError, match=r"no column 'label' in line 41 of .* \(text\); leave out `data.labels`$"):
         prepare(data, 16)
+    for none in ("null", '""', "[1]", "{}", "NaN"):
+        path.write_text("\n".join([*lines, f'{{"text": "new", "label": {none}}}']))
+        with pytest.raises(
+            InputError, match=r"^line 41 of .* has no label; write a word or a number as its 'label', or"
+        ):
+            prepare(data, 16)
+    path.write_text("\n".join(line.replace('label": 5', 'label": 5.0') for line in lines[::-1]))
+    assert prepare(data, 16).about["classes"] == ["0", "5", "10"]
+    (tmp_path / "a.csv").write_text("text,label\n" + "line,a\n" * 40 + "new,\n")
+    with pytest.raises(InputError, match=r"^line 42 of .* has no label"):
+        prepare(data.replaced(path=str(tmp_path / "a.csv")), 16)
     (tmp_path / "a.txt").write_text("line\n" * 50)
     with pytest.raises(InputError, match=r"is text without a column 'label'"):
         prepare(Data("text", path=str(tmp_path / "a.txt"), tokenizer="bytes", pack="document", labels=True), 16)

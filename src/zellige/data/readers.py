@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..base.errors import InputError, nearest
 from ..base.schema import parse
@@ -111,7 +111,14 @@ def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
                 raise InputError(f"no column '{label}' in {_where(path, number)} ({names}); leave out `data.labels`")
             fields = fields or _guess(record)
             if _text_of(record, fields, _where(path, number)):
-                yield str(record[label])
+                yield _label_of(record[label], label, _where(path, number))
+
+
+def _label_of(value: Any, label: str, where: str) -> str:
+    """A class as a word; a whole number is one however it is written."""
+    if value in (None, "") or value != value or isinstance(value, (list, dict)):
+        raise InputError(f"{where} has no label; write a word or a number as its '{label}', or leave the text out")
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def text_column(path: Readable, form: Format) -> tuple[str, tuple[str, ...]] | None:
