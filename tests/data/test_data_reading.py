@@ -309,6 +309,10 @@ def test_a_field_that_is_not_there(tmp_path):
     refuse(path, "line 2 of 'PATH' is not JSON; one object a line")
     path.write_text('{"text": "abc"}\n{"body": "x"}\n')
     refuse(path, "field 'text' is not in line 2 of 'PATH' (fields: body); use `data.field` body")
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n7,abc\n8\n")
+    refuse(path, "field 'txt' is not in the header of 'PATH' (fields: id, text); use `data.field` text", field="txt")
+    refuse(path, "field 'text' in line 3 of 'PATH' is not a text; use `data.field`")
 
 
 def test_a_damaged_file(tmp_path):

@@ -124,6 +124,12 @@ def test_pairs_that_cannot_be_read_are_named(tmp_path, entries, message):
         prepare(Data("text", path=pairs(tmp_path, entries), given="field"), 8)
 
 
+def test_a_pair_of_a_csv_is_named_by_its_line(tmp_path):
+    (tmp_path / "a.csv").write_text("prompt,answer\n" + "abc>,cba\n" * 30 + "ab>,\n" + "a>,a\n" * 9)
+    corpus = prepare(Data("text", path=str(tmp_path / "a.csv"), given="field"), 8)
+    assert corpus.about["left_out"][0].endswith(f"(line 32 of '{tmp_path / 'a.csv'}' has no answer)")
+
+
 def test_pairs_that_are_too_long_or_empty_are_left_out_and_counted(tmp_path):
     """What is left is what the file without them gives: a pair of exactly a row stays."""
     whole = [{"prompt": p, "answer": a} for p, a in PAIRS] + [{"prompt": "abc>", "answer": "cbab"}]

@@ -82,7 +82,7 @@ def test_classes_of_a_property():
             "smell:3",
             "`data.labels_by` smell has the value 'sweet', and only numbers make classes; leave out the number",
         ),
-        ("taste", "no column 'taste' in line 1"),
+        ("taste", "no column 'taste' in the header of"),
         ("", "`data.labels` of molecules needs a property"),
     ],
 )

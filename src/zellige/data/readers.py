@@ -12,7 +12,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,6 +100,11 @@ def _where(path: Readable, number: int) -> str:
     return f"{'record' if kind(path) == '.json' else 'line'} {number:,} of '{path}'"
 
 
+def _columns_at(path: Readable, number: int) -> str:
+    """Where the names of a record's columns stand."""
+    return f"the header of '{path}'" if kind(path) in (".csv", ".tsv") else _where(path, number)
+
+
 def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
     """The column `label` beside each text that `read_pieces` gives."""
     require_label(label, [path], form.fields)
@@ -108,9 +113,10 @@ def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
         for number, record in _records(path, file, replace(form, fields=(label, *(fields or ("text",))))):
             if label not in record:
                 names = ", ".join(record)
-                raise InputError(f"no column '{label}' in {_where(path, number)} ({names}); leave out `data.labels`")
+                where = _columns_at(path, number)
+                raise InputError(f"no column '{label}' in {where} ({names}); leave out `data.labels`")
             fields = fields or _guess(record)
-            if _text_of(record, fields, _where(path, number)):
+            if _text_of(record, fields, path, number):
                 yield _label_of(record[label], label, _where(path, number))
 
 
@@ -339,7 +345,7 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
                     f"column{'s' if len(header) != 1 else ''}; put a text that holds {sign!r} in quotation marks"
                 )
             if row:
-                yield 1 if not columns and len(row) >= len(header) else rows.line_num, dict(zip(header, row))
+                yield rows.line_num, dict(zip_longest(header, row[: len(header)]))
 
 
 def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
@@ -372,7 +378,7 @@ def _documents(rows: Iterator[tuple[int, dict]], path: Readable, form: Format) -
     fields = form.fields
     for number, record in rows:
         fields = fields or _guess(record)
-        text = _text_of(record, fields, _where(path, number))
+        text = _text_of(record, fields, path, number)
         try:
             text.encode()
         except UnicodeEncodeError:  # JSON may hold half a surrogate pair
@@ -388,18 +394,19 @@ def _guess(record: dict) -> tuple[str, ...]:
     return tuple(record) if len(record) == 1 else ("text",)
 
 
-def _text_of(record: dict, fields: tuple[str, ...], where: str) -> str:
+def _text_of(record: dict, fields: tuple[str, ...], path: Readable, number: int) -> str:
     """The text of a record: its `fields`, its conversation where there are none."""
     if not fields:
         from . import chat  # it needs NumPy, and this file is read by every command
 
-        return chat.written(records.conversation(record, where))
+        return chat.written(records.conversation(record, _where(path, number)))
     missing = next((name for name in fields if name not in record), None)
     if missing is not None:
         texts = [name for name, value in record.items() if isinstance(value, str)]
         use = nearest(missing, texts) or next(iter(texts), "text")
+        where = _columns_at(path, number)
         raise InputError(f"field '{missing}' is not in {where} (fields: {', '.join(record)}); use `data.field` {use}")
-    values = [record[name] for name in fields]
-    if not all(isinstance(value, str) for value in values):
-        raise InputError(f"field '{fields[0]}' in {where} is not a text; use `data.field`")
-    return " ".join(values)
+    wrong = next((name for name in fields if not isinstance(record[name], str)), None)
+    if wrong is not None:
+        raise InputError(f"field '{wrong}' in {_where(path, number)} is not a text; use `data.field`")
+    return " ".join(record[name] for name in fields)
