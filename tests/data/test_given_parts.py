@@ -10,6 +10,7 @@ import torch
 import zellige
 from zellige.base.errors import InputError
 from zellige.data import Data, prepare
+from zellige.data.corpus import as_packed
 from zellige.data.given import Given, GivenRows
 from zellige.data.rows import Rows
 from zellige.methods import METHODS
@@ -128,6 +129,25 @@ def test_a_pair_of_a_csv_is_named_by_its_line(tmp_path):
     (tmp_path / "a.csv").write_text("prompt,answer\n" + "abc>,cba\n" * 30 + "ab>,\n" + "a>,a\n" * 9)
     corpus = prepare(Data("text", path=str(tmp_path / "a.csv"), given="field"), 8)
     assert corpus.about["left_out"][0].endswith(f"(line 32 of '{tmp_path / 'a.csv'}' has no answer)")
+
+
+def test_pairs_read_no_choice_of_running_text(tmp_path):
+    """Each was ignored, but `crop`, which ended the training."""
+    given = {"path": pairs(tmp_path), "given": "field"}
+    for choice in (
+        {"crop": True}, {"labels": True}, {"labels_by": "topic"}, {"documents": "line"}, {"pack": "packed"},
+        {"field": "answer"}, {"mix": "a.txt=1"},
+    ):  # fmt: skip
+        (name,) = choice
+        with pytest.raises(
+            InputError, match=rf"^`data\.{name}` has no effect beside `data\.given` field; leave it out$"
+        ):
+            zellige.train("mdlm", data=Data("text", **given, **choice), run=tmp_path / "run")
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs.jsonl"]
+    whole = Data("text", path=given["path"], pack="packed")
+    alone, same = (prepare(data, 8) for data in (Data("text", **given), Data("text", **given, pack="document")))
+    assert same.about["sha256"] == alone.about["sha256"]
+    assert as_packed(Data("text", **given), whole).pack == "wrap"
 
 
 def test_pairs_that_are_too_long_or_empty_are_left_out_and_counted(tmp_path):

@@ -259,8 +259,8 @@ def as_data(data: object) -> Data:
 
 
 def as_packed(data: Data, like: Data) -> Data:
-    """The same text, its rows made as those of another one (`Data.pack`); other data as it is."""
-    return replace(data, pack=like.pack) if data.name == like.name == "text" else data
+    """The same text, its rows made as those of another one (`Data.pack`); other data, and pairs, as they are."""
+    return replace(data, pack=like.pack) if data.name == like.name == "text" and data.given != "field" else data
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ RESOLVED = (
     "test",
 )  # in the key by what they come to
 OF_ROWS = ("fill", "crop", "labels", "labels_by", "given", "cache")  # change no token of a text
+OF_PAIRS = ("path", "tokenizer", "fill")  # read with `data.given` field; there each pair is a document
 
 
 def tokens_key(data: Data, source: TextSource, tokenizer: str) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def _check(data: Data) -> None:
         if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
             raise InputError(f"`data.{name}` is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
     entry = DATASETS[data.name]
-    for option in dataclasses.fields(Data):
+    for option in reversed(dataclasses.fields(Data)):  # `labels_by` before `labels`, which it sets
         anywhere = option.name in ("name", "validation", "test", "given", "cache")
         given = getattr(data, option.name) not in (option.default, 0)  # fill 0 is what data without documents has
         if given and not anywhere and option.name not in entry.reads:
@@ -209,6 +210,9 @@ def _check(data: Data) -> None:
                 )
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
+        of_pairs = anywhere or option.name in OF_PAIRS or getattr(data, option.name) == "document"
+        if given and data.given == "field" and not of_pairs:
+            raise InputError(f"`data.{option.name}` has no effect beside `data.given` field; leave it out")
     conflict = next((name for name in ("path", "labels") if data.mix and getattr(data, name)), None)
     conflict = conflict or next(
         (n for n in ("validation", "test") if data.mix and isinstance(getattr(data, n), str)), None
