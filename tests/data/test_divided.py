@@ -1,6 +1,8 @@
 """What a document of plain text is: what <|endoftext|> ends, a line, what blank lines divide, or a file; and what is said."""
 
 import gzip
+import random
+import re
 
 import pytest
 
@@ -49,6 +51,24 @@ def test_documents_are_the_same_in_blocks_of_any_size(block, documents_are, monk
         wanted = [line.rstrip("\r") for story in wanted for line in story.split("\n") if line]
     assert pieces == wanted
     assert whole == ""
+
+
+DIVISIONS = {"mark": "(?!)", "file": "(?!)", "line": "\n", "blank": r"\n(?:[ \t\r]*\n)+"}
+
+
+@pytest.mark.parametrize("documents_are", DIVISIONS)
+def test_a_mark_ends_a_document_with_all_line_ends_around_it(documents_are, tmp_path):
+    """Of a run of 200,000 line ends that no mark follows, each is looked at a few times, and not as often as there are others."""
+    draw, path, form = random.Random(1), tmp_path / "a.txt", readers.Format(documents=documents_are)
+    ends = re.compile(rf"[\r\n]*<\|endoftext\|>[\r\n]*|{DIVISIONS[documents_are]}")
+    for _ in range(400):
+        text = "".join(draw.choices(["\n", "\r", "\r\n", " ", "a", "b c", readers.MARK], k=draw.randrange(40)))
+        path.write_bytes(text.encode())
+        wanted = [(part.strip("\r\n"), True) for part in ends.split(text) if part.strip()]
+        assert [*readers.read_pieces(path, form)] == wanted, repr(text)
+    path.write_bytes(b"a" + b"\r\n" * 100_000 + b"b\n<|endoftext|>c")
+    inside = ["a", "b"] if DIVISIONS[documents_are] != "(?!)" else ["a" + "\r\n" * 100_000 + "b"]
+    assert [text for text, _ in readers.read_pieces(path, form)] == [*inside, "c"]
 
 
 @pytest.mark.parametrize("pack", ["wrap", "document", "packed"])
