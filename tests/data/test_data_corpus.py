@@ -21,6 +21,7 @@ from zellige.base.errors import InputError
 from zellige.base.schema import CONVERTER
 from zellige.cli.options import parse
 from zellige.data import DATASETS, Data, catalogue, collate
+from zellige.data.cache import chunks
 from zellige.data.prepare import prepare
 from zellige.show.terminal import Terminal
 
@@ -200,6 +201,21 @@ def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkey
     wanted = corpus.tokenizer.encode(path.read_text(encoding="utf-8"))
     assert stream(corpus.train).tolist() == wanted[: corpus.train.tokens_total]
     assert len(wanted) - corpus.train.tokens_total < 16
+
+
+def test_a_long_document_of_small_pieces_is_not_copied_for_each():
+    class Piece(str):
+        copied = 0
+
+        def __radd__(self, before):
+            Piece.copied += len(before)
+            return str.__add__(before, self)
+
+    pieces = [(Piece(f"piece {i} of a text, "), i == 4_000) for i in range(5_000)]
+    made, texts = [*chunks(pieces)], "".join(text for text, _ in pieces)
+    assert "".join(text for text, _ in made) == texts
+    assert [ends for _, ends in made].count(True) == 1
+    assert Piece.copied <= len(texts)
 
 
 def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):

@@ -255,20 +255,19 @@ def batches(chunks: Iterable[Piece]) -> Iterator[list[Piece]]:
 def chunks(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """The pieces, each short enough for one call, and cut where no tokenizer joins:
     before a space that follows a letter."""
-    remainder, size = "", 0
+    waiting, size = [], 0
     for text, ends in pieces:
+        waiting.append(text)
         size += len(text)
-        text = remainder + text
-        if ends or size < BATCH:
-            remainder = "" if ends else text
-        else:  # what follows the last safe cut is kept for the next piece
-            at = _cut(text, max(0, len(text) - CHUNK), len(text))
-            text, remainder = text[:at], text[at:]
-        if ends or size >= BATCH:
-            yield from _split(text, ends)
-        size = len(remainder) if size >= BATCH else size
-    if remainder:
-        yield from _split(remainder, False)
+        if not ends and size < BATCH:
+            continue
+        text = "".join(waiting)  # what follows the last safe cut is kept for the next piece
+        at = len(text) if ends else _cut(text, max(0, len(text) - CHUNK), len(text))
+        yield from _split(text[:at], ends)
+        waiting = [text[at:]]
+        size = len(text) - at if size >= BATCH else size
+    if any(waiting):
+        yield from _split("".join(waiting), False)
 
 
 def _split(text: str, ends: bool) -> Iterator[Piece]:
