@@ -207,13 +207,17 @@ def test_two_streams_equal_block_after_block(block, conv, time):
     or without; the clean stream is what a pass over x_0 gives."""
     net, x_0, x_t, t = network(block, conv, time), tokens(3, L), tokens(3, L, seed=2), times(time, 3)
     two, clean, cache = net(x_t, t, clean=x_0), net(x_0, t), None
+    told, given = network(block, conv, time, given=True), tokens(3, L, seed=4) > 2  # which noisy tokens are given
+    shown, read = told(x_t, t, clean=x_0, given=given), None
     for i in range(0, L, block):
         here = slice(i, min(i + block, L))
         near(net(torch.cat((x_0[:, :i], x_t[:, here]), 1), t)[:, here], two[:, here])
         near(net(x_t[:, here], t, cache=cache), two[:, here])
+        near(told(x_t[:, here], t, cache=read, given=given[:, here]), shown[:, here])
         if i + block <= L:
             hidden, cache = net.advance(cache, x_0[:, here], t)
             near(net.head(hidden), clean[:, here])
+            read = told.extend(read, x_0[:, here], t)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])

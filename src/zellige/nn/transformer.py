@@ -208,7 +208,7 @@ class DiT(InParts, nn.Module):
         c = self.conditioning(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
         if given is not None and self.given is not None:
-            h = h + given[..., None] * self.given
+            beside = given[..., None] * self.given + (0 if beside is None else beside)
         if beside is not None:
             h = h + (beside if streams == 1 else torch.cat((beside, torch.zeros_like(beside))))
         pixels = h
