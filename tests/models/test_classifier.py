@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from testing.small import Rows, make
-from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, cli, load
+from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, cli, load, sample
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, PRIOR
@@ -25,7 +25,7 @@ from zellige.models.classifier import (
 )
 from zellige.models.model import fingerprint
 from zellige.models.speculative import load_verifier
-from zellige.plugins.students.classifier import calibration, noised
+from zellige.plugins.students.classifier import calibration, drawn, noised
 from zellige.samplers import FirstHitting, check
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
 from zellige.sampling.guidance import guide
@@ -198,3 +198,15 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
     assert record.config.classes == ["0", "1", "2"]
     with pytest.raises(InputError, match="'array' has no classes"):
         TrainClassifier(data=plain, steps=1).run(model)
+
+
+@pytest.mark.parametrize("process", ["absorbing", "uniform", "gaussian"])
+def test_noise_of_discrete_time_is_read_at_its_own_times(process):
+    tokens, T = torch.arange(160).reshape(20, 8) % 3, 4
+    data, method = Data.of(tokens, 3, kind="grid", labels=tokens[:, 0]), make("d3pm", {"process": process, "diffusion_steps": T})
+    times = drawn(method, 12, torch.Generator().manual_seed(0))
+    assert (T * times).long().bincount().tolist() == [0, 3, 3, 3, 3]
+    model = Model(method, prepare(data, 8).tokenizer, Config("d3pm", method.config, data, NET))
+    record = TrainClassifier(steps=1).run(model)
+    assert sum(part.texts for part in record.config.calibration) > 0
+    assert len(sample(model, classes=["1"], classifier=record.classifier, guidance=2.0)) == 1

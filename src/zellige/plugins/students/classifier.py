@@ -29,7 +29,7 @@ from zellige.methods.method import Method
 from zellige.models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
 from zellige.models.model import Model
 from zellige.nn.block import Net
-from zellige.samplers.pairing import blank
+from zellige.samplers.pairing import blank, discrete_times
 from zellige.show.record import Figure, Trained
 
 from .small import FitOptions, fit
@@ -38,8 +38,14 @@ RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
 
 
+def drawn(method: Method, count: int, generator: torch.Generator) -> Tensor:
+    """What `noised` takes as u, (count,), drawn evenly: any time in [0, 1), or i/T where the noise has no other times."""
+    u, T = random.stratified(count, generator), discrete_times(method)
+    return ((u * T).floor() + 1) / T if T else u
+
+
 def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1) is the time,
+    """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1] is the time,
     or how much is blank."""
     noise, block = noise_of(method)
     if noise != "blocks":
@@ -84,7 +90,7 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
     classifier = TextClassifier(network.to(device), config)
 
     def loss_of(texts: Batch, generator: torch.Generator) -> Tensor:
-        u = random.stratified(len(texts.tokens), generator)
+        u = drawn(method, len(texts.tokens), generator)
         x, t = noised(method, texts.to(device), u.to(device), generator)
         return F.nll_loss(classifier.log_p(x, t, method.process), texts.condition.long().to(device))  # pyright: ignore
 
@@ -103,7 +109,7 @@ def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 20
     places = evenly_spaced(np.arange(len(rows)), most)
     N = len(places)
     device, log_ps, labels = next(made.network.parameters()).device, [], []
-    u = random.stratified(N, generator)
+    u = drawn(method, N, generator)
     for part in torch.arange(N).split(64):
         texts = rows.collate([rows[i] for i in places[part.numpy()].tolist()])
         x, t = noised(method, texts.to(device), u[part].to(device), generator)
