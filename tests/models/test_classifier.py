@@ -198,6 +198,9 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
     assert record.config.classes == ["0", "1", "2"]
     with pytest.raises(InputError, match="'array' has no classes"):
         TrainClassifier(data=plain, steps=1).run(model)
+    model.method = make("bd3lm", {"block": 4, "process": "uniform"})
+    with pytest.raises(InputError, match="the noise of bd3lm has no mask for the blocks that are not there yet"):
+        TrainClassifier(data=labelled, steps=1).run(model)
 
 
 @pytest.mark.parametrize("process", ["absorbing", "uniform", "gaussian"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from testing.small import make
+from zellige.base.errors import InputError
 from zellige.samplers import Ancestral, Blockwise, LeftToRight, run
 from zellige.samplers.guidance import ByClassifier
 
@@ -69,9 +70,19 @@ def test_a_shorter_text_has_its_own_time():
             self.read.append(t.amax().item())
             return torch.zeros(len(x), 2, dtype=torch.float64)
 
-    method, clock = make("udlm").of_length(5), Clock()
+    method, clock = make("mdlm").of_length(5), Clock()
     times = torch.tensor([0.9, 0.6, 0.3], dtype=torch.float64)
     guided = ByClassifier(method, clock, 2.0, label=1)
     for t in times:
         guided.predict(torch.tensor([[2, 1, 0, 1, 2]]), t)
     assert sorted({*clock.read}) == pytest.approx([0.3, 0.6, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "sampler", "length"),
+    [("udlm", {}, Ancestral(), 5), ("bd3lm", {"block": 2, "process": "uniform"}, Blockwise(Ancestral()), 8)],
+)
+def test_what_is_not_written_yet_is_never_shown_as_a_token(name, choices, sampler, length):
+    way = lambda method: ByClassifier(method, Reader(), 2.0, label=1)  # noqa: E731
+    with pytest.raises(InputError, match=f"the classifier reads 8 tokens, and the noise of {name} has no mask"):
+        list(run(sampler, make(name, choices), (1, length), 4, around=way))

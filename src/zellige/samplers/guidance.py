@@ -280,7 +280,12 @@ class ByClassifier(Guide):
         """
         empty, process = blank(self.method), self.method.process
         behind = self.classifier.length - known.shape[1] - x_t.shape[1]
-        x = pad(torch.cat((known, x_t), 1), (0, behind), value=0 if empty is None else empty)
+        if behind > 0 and empty is None:  # any token there would be evidence
+            raise InputError(
+                f"the classifier reads {self.classifier.length:,} tokens, and the noise of {self.method.name} has no mask "
+                "for those that are not there yet; sample whole texts of this length, or use a model with masks"
+            )
+        x = pad(torch.cat((known, x_t), 1), (0, behind), value=empty)
         latest = t.amax(-1, keepdim=True)  # of what is not written yet: at this time masks say nothing
         t = torch.cat((pad(t, (known.shape[1], 0), value=CLEAN), latest.expand(-1, behind)), 1)
         row, position = at.nonzero().unbind(-1)

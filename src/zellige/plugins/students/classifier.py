@@ -76,6 +76,11 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
         )
     method, device = model.method, next(model.method.parameters()).device
     noise, block = noise_of(method)
+    if noise == "blocks" and blank(method) is None:
+        raise InputError(
+            f"the noise of {method.name} has no mask for the blocks that are not there yet, so no classifier can read "
+            "its texts; use a model with masks, or one that noises whole texts"
+        )
     states = method.vocabulary + 1 if method.process is None else method.process.K
     net: Net = model.config.net
     sizes = replace(net, layers=net.layers if layers is None else layers, classes=0)
