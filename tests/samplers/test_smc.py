@@ -15,6 +15,8 @@ from zellige.core.curves import Linear
 from zellige.core.process import absorbing
 from zellige.core.random import Streams
 from zellige.core.student import student
+from zellige.methods import MDLM
+from zellige.plugins.verify.identities.check import enumerable
 from zellige.samplers import Rewarded, Smc, run
 from zellige.samplers.smc import Constant, Particles
 
@@ -129,6 +131,14 @@ def test_the_interval_of_log_z_is_the_jackknife():
 )  # fmt: skip
 def test_no_interval_of_fewer_than_4_groups_or_where_one_has_all_of_the_weight(z, determined):
     assert math.isfinite(Constant.of(torch.tensor(z).double().log()).half) == determined
+
+
+@pytest.mark.parametrize("choices", [{}, {"carry_over": False}, {"zero_masking": False}], ids=str)
+def test_little_annealing_weighs_little(choices):
+    """Also where the last step draws visible tokens anew."""
+    method = enumerable(MDLM, diffusion_steps=2, **choices)
+    log_z = last(Smc(anneal=1.000001, particles=1), method, 40, steps=2).memory.log_z
+    close(log_z, torch.zeros_like(log_z), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lookahead", [4, 0])

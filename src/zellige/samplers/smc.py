@@ -48,7 +48,7 @@ from ..base.errors import InputError
 from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.positions import positions
-from ..core.prediction import LeaveOneOut, Prediction, kernel, posterior
+from ..core.prediction import LeaveOneOut, Prediction, Substituted, kernel, posterior
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..core.student import student
@@ -428,8 +428,11 @@ class Smc(OnGrid):
         p = kernel(pred, s)
         if self.anneal == 1:
             return p
-        uniform = maths.normalise(pred.process.clean.to(p)).expand(p.shape)
-        b = kernel(LeaveOneOut(pred.process, uniform, pred.x_t, pred.t), s)
+        able, kind = pred.process.clean, LeaveOneOut
+        if isinstance(pred, Substituted):  # whose last step draws visible tokens anew, where mu allows others
+            able, kind = able & (pred.mu > 0), Substituted
+        uniform = maths.normalise(able.to(p)).expand(p.shape)
+        b = kernel(kind(pred.process, uniform, pred.x_t, pred.t), s)
         return maths.product((p, b), (self.anneal, 1 - self.anneal))
 
     def _resampled(self, particles: Particles, generator: Randomness) -> tuple[Particles, Tensor]:
