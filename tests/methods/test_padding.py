@@ -180,7 +180,7 @@ class InRow(Wrapper):
     """A method asked about rows whose last token is padding."""
 
     def predict(self, x_t, t, **how):
-        return self.method.predict(x_t, t, segments=torch.tensor([0, 0, 1]).expand(x_t.shape), **how)
+        return self.method.predict(x_t, t, **how | {"segments": torch.tensor([0, 0, 1]).expand(x_t.shape)})
 
 
 @pytest.mark.parametrize("name", ["mdlm", pytest.param("sedd", marks=pytest.mark.long), "udlm"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from testing.small import make
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.exact import enumeration
@@ -51,6 +52,23 @@ def test_a_student_comes_nearer_to_its_teacher(by, cls, latents):
     assert rounds[0].after[0] < rounds[0].before[0]  # of the same noise
     given = Batch(rows.tokens, torch.zeros_like(rows.tokens, dtype=torch.bool))
     assert loss(student, teacher, given, 4, torch.Generator().manual_seed(0)).abs().max() < 1e-12
+
+
+CASES = [("sdtt", "mdlm", 0), ("consistency", "udlm", 0), ("di4c", "udlm", 2), ("di4c", "mdlm", 2)]
+
+
+@pytest.mark.parametrize(("by", "name", "latents"), CASES)
+@torch.no_grad()
+def test_student_and_teacher_see_their_own_document(by, name, latents):
+    student, teacher = (make(name, {}, length=4, vocabulary=V, latents=count) for count in (latents, 0))
+    segments = torch.tensor([0, 0, 1, 1]).expand(256, 4)
+
+    def loss(*other: int) -> torch.Tensor:
+        batch = Batch(torch.tensor([0, 1, *other]).expand(256, 4), segments == 0, segments)
+        source = torch.Generator().manual_seed(0)
+        return WAYS[by].loss(student, teacher, batch, 4, source, merge=2, divergence="kl")
+
+    torch.testing.assert_close(loss(0, 0), loss(1, 1))
 
 
 def test_a_transformer_reads_the_latent_of_each_row_and_no_class():

@@ -134,7 +134,7 @@ def mixture(
     """
     t, s = times[:, :1], times[:, -1:]
     x_t = student.corrupt(batch, t, generator)
-    state = State(x_t, ~batch.counted, torch.zeros_like(x_t[:, 0]))
+    state = State(x_t, ~batch.counted, torch.zeros_like(x_t[:, 0]), segments=batch.segments)
     with torch.no_grad():
         for step in itertools.pairwise(times.split(1, -1)):
             state = Ancestral().step(teacher, state, *step, generator)

@@ -34,14 +34,13 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
     CLEAN.
     """
     time = clean_where_fixed(method, state, t)
-    if fixed():  # all sequences: no shape depends on the noise
-        return method.predict(state.x, time, at=at, context=state.context, condition=state.condition)
-    rows = at.any(-1).nonzero()[:, 0]  # (R,)
-    if len(rows) == 0:
-        return None
-    context = None if state.context is None else state.context.take(rows)
-    condition = None if state.condition is None else state.condition[rows]
-    return method.predict(state.x[rows], time[rows], at=at[rows], context=context, condition=condition)
+    if not fixed():  # else all sequences: no shape depends on the noise
+        rows = at.any(-1).nonzero()[:, 0]  # (R,)
+        if len(rows) == 0:
+            return None
+        state, time, at = replace(state, memory=None).take(rows), time[rows], at[rows]
+    more = {"context": state.context, "condition": state.condition, "segments": state.segments}
+    return method.predict(state.x, time, at=at, **more)
 
 
 def reads_tokens(method: Method) -> str | None:

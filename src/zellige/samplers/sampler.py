@@ -100,6 +100,7 @@ class State:
         memory: the sampler's memory: a `Memory`, or a tensor (B, ...) such as times of the sequences; None: none.
         calls: (B,) network evaluations so far.
         condition: (B,) the class of each sequence, -1 for none; None: the network has no classes.
+        segments: (B, L) the packed document of each position; None: one document.
     """
 
     x: Tensor
@@ -108,13 +109,15 @@ class State:
     context: Any = None
     memory: Any = None
     condition: Tensor | None = None
+    segments: Tensor | None = None
 
     def take(self, rows: Tensor) -> "State":
         """Select sequences (N,) of the state."""
         context = None if self.context is None else self.context.take(rows)
         memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory and self.memory.take(rows)
         condition = None if self.condition is None else self.condition[rows]
-        return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition)
+        segments = None if self.segments is None else self.segments[rows]
+        return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition, segments)
 
     @property
     def notes(self) -> Memory:
