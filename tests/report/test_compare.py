@@ -21,15 +21,16 @@ from matplotlib.figure import Figure
 import zellige
 import zellige.plugins.studies.compare.command
 from zellige import Data, InputError, Net, Train, cli, exact
-from zellige.base.schema import structure
+from zellige.base.schema import entries_of, structure
 from zellige.core.curves import Linear
 from zellige.core.random import mix
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import student
 from zellige.evaluation.ngram import NGrams
-from zellige.evaluation.result import difference, summarize
+from zellige.evaluation.result import determined, difference, summarize
 from zellige.methods.mdlm import MDLM
 from zellige.papers.tables import TABLES
+from zellige.plugins.evaluations.steps.table import StepsTable
 from zellige.plugins.studies.compare import comparison, entrant, figure, table
 from zellige.plugins.studies.compare import comparison as comparer
 from zellige.plugins.studies.compare import reference as judge
@@ -436,6 +437,23 @@ def test_letters_come_from_paired_differences():
     assert (last.method, last.minus, last.value, last.low) == ("c", "a", gap.value, gap.low)
 
 
+def test_an_undetermined_bound_is_told_apart_from_no_other():
+    """Nor the mean over seeds of which one is; the same in measured.json."""
+    noise, sizes = torch.Generator().manual_seed(0), torch.ones(64)
+    draws = (3 * torch.randn(64, 4, generator=noise, dtype=torch.float64)).exp()
+    b = determined(summarize(draws, sizes, "nats/token", draws=4), draws.square().mean(1))
+    a = summarize(torch.full((64, 4), 0.001), sizes, "nats/token")
+    assert b.undetermined
+    back = read(json.loads(dumps(entries_of(Bound.of(b)))), Bound).result()
+    for result in (b, back):
+        assert difference(result, a).half == difference(a, result).half == math.inf
+        for several in ([result], [result, a, a]):
+            (pair,), letters = comparison.differences([("a", [a] * len(several)), ("b", several)])
+            assert (pair.low, pair.high, letters) == (-math.inf, math.inf, ["a", "a"])
+    steps = StepsTable((4, 0), (a, b))
+    assert steps.apart[0].half == math.inf  # pyright: ignore
+
+
 # ---------------------------------------------------------------------------------------------------- several seeds
 def test_an_interval_over_texts_is_never_narrower_than_that_over_seeds():
     """Seeds that disagree although every text of each agrees: t of two degrees of freedom, by hand."""
@@ -476,7 +494,7 @@ def test_seeds_are_runs_of_their_own_and_their_mean_is_in_the_table(done, tmp_pa
         line = next(
             line for line in str(several).splitlines() if line.startswith(row["label"] + " ") and "≤" not in line
         )
-        mean, deviation, over_seeds, _ = map(float, line.removeprefix(row["label"]).split())
+        mean, deviation, over_seeds = map(float, line.removeprefix(row["label"]).split()[:3])
         assert mean == pytest.approx(statistics.mean(values), abs=6e-4)
         assert deviation == pytest.approx(statistics.stdev(values), abs=6e-4)
         assert over_seeds == pytest.approx(4.302653 * statistics.stdev(values) / math.sqrt(3), abs=6e-4)

@@ -399,10 +399,17 @@ def determined(result: Result, squares: Tensor) -> Result:
     share = mean**2 / square if square > 0 else 1.0
     if not math.isfinite(mean) or skewness(share, 2 * n) <= SKEWED:
         return result
-    why = (
+    return opened(
+        result,
         f"not determined: a few large values dominate, so the {n:,} draws are worth only {n * share:.3g}; "
-        "use more texts or more draws"
+        "use more texts or more draws",
     )
+
+
+def opened(result: Result, why: str) -> Result:
+    """Return the result without intervals, which are undetermined; itself if `why` is ""."""
+    if not why:
+        return result
     open_ended = {"low": -math.inf, "high": math.inf, "draws_low": -math.inf, "draws_high": math.inf}
     per_sequence, document = result.per_sequence, result.document
     return replace(
@@ -415,9 +422,12 @@ def determined(result: Result, squares: Tensor) -> Result:
 
 
 def difference(a: Result, b: Result) -> Result:
-    """Paired difference a - b on the same texts; its interval is far narrower than those of a and b."""
+    """Paired difference a - b on the same texts; its interval is far narrower than those of a and b.
+
+    If a or b is undetermined, so is the difference.
+    """
     if a.nats is None or b.nats is None or a.sizes is None or b.sizes is None:
         raise InputError("a paired difference needs the numbers of each text; results read from a file have none")
     if a.unit != b.unit or len(a.nats) != len(b.nats) or not torch.allclose(a.sizes, b.sizes):
         raise InputError("a paired difference needs two results in one unit on the same texts")
-    return summarize(a.nats - b.nats, a.sizes, a.unit, "difference")
+    return opened(summarize(a.nats - b.nats, a.sizes, a.unit, "difference"), a.undetermined or b.undetermined)

@@ -31,7 +31,7 @@ from zellige.data import Data
 from zellige.data.corpus import as_data
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.interval import mean
-from zellige.evaluation.result import Result, difference, summarize
+from zellige.evaluation.result import Result, difference, opened, summarize
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.models import model as models
@@ -543,7 +543,7 @@ def _mean(results: Sequence[Result]) -> Result:
         return first
     assert first.sizes is not None
     nats = torch.stack([r.nats for r in results if r.nats is not None]).mean(0)
-    return summarize(nats, first.sizes, first.unit, first.kind)
+    return opened(summarize(nats, first.sizes, first.unit, first.kind), max(r.undetermined for r in results))
 
 
 def differences(named: list[tuple[str, list[Result]]]) -> tuple[list[Difference], list[str]]:

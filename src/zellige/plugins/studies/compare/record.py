@@ -111,6 +111,7 @@ class Bound:
     protocol: dict[str, Any] = field(default_factory=dict)
     nats: list[float] | None = field(default=None, repr=False)
     sizes: list[float] | None = field(default=None, repr=False)
+    undetermined: str = ""
 
     @classmethod
     def of(cls, result: Result) -> "Bound":
@@ -119,7 +120,7 @@ class Bound:
         assert result.sizes is not None
         return cls(
             result.value, result.low, result.high, result.unit, result.kind, result.draws, result.terms, result.protocol,
-            result.nats.tolist(), result.sizes.tolist(),
+            result.nats.tolist(), result.sizes.tolist(), result.undetermined,
         )  # fmt: skip
 
     def result(self) -> Result:
@@ -127,8 +128,9 @@ class Bound:
         nats = torch.tensor(self.nats, dtype=torch.float64).nan_to_num(math.inf)  # a file has null for infinite
         sizes = torch.tensor(self.sizes, dtype=torch.float64)
         return Result(
-            self.value, self.low, self.high, self.unit, self.kind, protocol=self.protocol, nats=nats, sizes=sizes
-        )
+            self.value, self.low, self.high, self.unit, self.kind, protocol=self.protocol, nats=nats, sizes=sizes,
+            undetermined=self.undetermined,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
