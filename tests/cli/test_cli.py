@@ -853,14 +853,21 @@ def test_every_choice_that_changes_what_is_measured_is_in_the_name(run, tmp_path
     run(f"evaluate {here} --steps 2 4 --limit 2 --draws 2")
     run(f"evaluate {here} --limit 2 --seed 7")
     run(f"evaluate {here} --steps 2 4 --limit 2 --draws 2 --seed 7")
+    Path("p.jsonl").write_text('{"continuation": "the name"}\n')
+    for what in ("", "--steps 2", "--pairs p.jsonl", "--bracket --numbers 1 --own 0"):
+        run(f"evaluate {here} {what} {'' if 'pairs' in what else '--limit 2'} --precision bfloat16")
     names = sorted(p.name for p in here.glob("*-*.json"))
     assert [re.sub("[0-9a-f]{8}", "TAG", name) for name in names] == [
+        "bracket-text-test-numbers-1-own-0-limit-2-precision-bfloat16.json",
         "evaluate-text-TAG-test-limit-2.json",
         "evaluate-text-TAG-test-limit-2.json",
         "evaluate-text-test-limit-2-seed-7.json",
+        "evaluate-text-test-precision-bfloat16-limit-2.json",
         "evaluate-text-validation-forward-limit-2.json",
+        "pairs-p-precision-bfloat16.json",
         "steps-text-test-steps-2-4-limit-2-draws-2-seed-7.json",
         "steps-text-test-steps-2-4-limit-2-draws-2.json",
+        "steps-text-test-steps-2-limit-2-precision-bfloat16.json",
     ]
 
 
@@ -999,7 +1006,11 @@ def test_evaluate_pairs(run):
     assert nats[1] == nats[2]
     total = sum(n[0] for n in nats) / 24 / 0.6931471805599453
     assert written["result"]["value"] == pytest.approx(total)
-    assert run("evaluate runs/a --pairs pairs.jsonl --draws 8 --batch 3")[1].splitlines()[:-1] == found[:-1]
+    assert run("evaluate runs/a --pairs pairs.jsonl --draws 8 --batch 3")[1].splitlines() == found
+    Path("o").mkdir()
+    Path("o/pairs.jsonl").write_text(json.dumps(lines[0]))
+    other = run("evaluate runs/a --pairs o/pairs.jsonl --draws 8")[1].splitlines()[-1]
+    assert re.fullmatch(r"  written   runs/a/pairs-pairs-draws-8-[0-9a-f]{8}\.json", other)
 
 
 def test_json_alone_on_stdout(run):

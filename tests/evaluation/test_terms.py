@@ -267,6 +267,9 @@ def test_the_number_of_a_model_has_no_options():
             assert fullest([replace(other, **end), ours], "x", block=4) is ours
         assert fullest([other], "x", block=4) is other  # where there is no other
     assert fullest([ours, more := replace(ours, draws=4)], "x", block=4) is more
+    lower = replace(ours, draws=4, protocol=ours.protocol | {"network": "bfloat16"})
+    assert fullest([lower, ours], "x", block=4) is ours
+    assert fullest([lower], "x", block=4) is lower
 
 
 def test_too_few_draws_give_no_interval():

@@ -28,6 +28,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.schema import HIGH, LOW, UNREAD, entries_of, read_by
 from ..models.class_names import WITHOUT_CLASS
+from ..nn.precision import PRECISIONS
 from ..show.numbers import perplexity, pm, quantity
 from ..show.record import Figure, Record
 from ..show.units import unit_of
@@ -142,8 +143,8 @@ class Result(Record):
         SET has a tag of its content if it is not the run's own data. `-limit-N` is a partial result; `-draws-N` and `-seed-N`
         have other draws; `-steps-4` and `-grid-cosine` have other steps than the model's; `-ends-none` and so on have other
         endpoint terms; `-terms-all` has all steps; `-unconditional` is a class-conditional model without a class; `-block-4`
-        has this block size, for a model that was trained with several; `-symmetries-8` is the average over 8 symmetric
-        copies.
+        has this block size, for a model that was trained with several; `-precision-bfloat16` is less precise than float32;
+        `-symmetries-8` is the average over 8 symmetric copies.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
@@ -153,7 +154,7 @@ class Result(Record):
         parts += ["terms-all" if self.protocol.get("terms") == "all" else None]
         parts += ["unconditional" if self.protocol.get("class") == WITHOUT_CLASS else None]
         parts += [f"symmetries-{self.protocol['symmetries']}" if "symmetries" in self.protocol else None]
-        parts += [f"block-{self.about['block']}" if "block" in self.about else None]
+        parts += [f"{name}-{value}" for name, value in loaded(self.about, self.protocol).items()]
         parts += [f"limit-{self.sequences}" if self.partial else None]
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
         parts += [f"seed-{self.seed}" if self.seed and self.kind != "exact" else None]
@@ -316,6 +317,13 @@ class Result(Record):
         }
 
 
+def loaded(about: Mapping[str, Any], protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """What the name of a result's file says of its model: the block size, of several; a precision below float32."""
+    network = protocol.get("network")
+    choices = {"precision": network} if network in PRECISIONS.keys() - {"float32"} else {}
+    return {"block": about["block"], **choices} if "block" in about else choices
+
+
 def fullest(results: Iterable[Result], data: str, block: int | None = None) -> Result | None:
     """Return the result that represents a model.
 
@@ -337,14 +345,14 @@ def fullest(results: Iterable[Result], data: str, block: int | None = None) -> R
 
 
 def _is_standard(result: Result, block: int | None) -> bool:
-    """Return whether it is the method's own number of the model as it is: no other ends, steps, class or block, and no
-    average over symmetries."""
+    """Return whether it is the method's own number of the model as it is: no other ends, steps, class, block or
+    precision, and no average over symmetries."""
     protocol = result.protocol
     own_number = (
         protocol.get("estimator", "bound") in ("bound", "divergence") and protocol.get("ends", "model") == "model"
     )
     same_model = protocol.get("class") != WITHOUT_CLASS and protocol.keys().isdisjoint(("steps", "symmetries"))
-    return own_number and same_model and result.about.get("block", block) == block
+    return own_number and same_model and loaded(result.about, protocol).items() <= {"block": block}.items()
 
 
 def _exp(x: float) -> float:

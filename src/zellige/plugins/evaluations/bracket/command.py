@@ -99,12 +99,14 @@ def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:
 def save_bracket(result: "Bracket", folder: Path, terminal: Terminal) -> None:
     """Write the JSON into a run, and the figure beside it; the name has every choice that is not the default's."""
     from zellige import report
+    from zellige.evaluation.result import loaded
 
     request = result.request
     assert isinstance(request, EvaluateBracket)
     where = "-".join(filter(None, (result.about["data"], result.about.get("other"), request.split)))
     changed = request.changed("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
-    suffix = file_suffix(**changed | ({"own": 0} if request.own is None else {}))
+    changed |= {"own": 0} if request.own is None else {}
+    suffix = file_suffix(**changed, **loaded(result.about, result.protocol))
     file = folder / f"bracket-{where}{suffix}.json"
     write_file(file, as_file(result.to_dict()))
     svg, picture = io.StringIO(), file.with_suffix(".svg")

@@ -1,5 +1,6 @@
 """`zellige evaluate RUN --pairs FILE`: its options, what it prints and writes."""
 
+import contextlib
 import math
 import textwrap
 from collections.abc import Sequence
@@ -40,12 +41,19 @@ def pairs(chosen: PairsOptions, words: Sequence[str], terminal: Terminal) -> "Ch
 
 
 def save_pairs(judged: "ChoiceScores", folder: Path, terminal: Terminal) -> None:
-    """Write it into a run; the name has every choice that is not the default's."""
-    request = judged.request
+    """Write it into a run; the name has every choice that is not the default's, and is not that of other pairs."""
+    from zellige.evaluation.result import loaded
+
+    request, about = judged.request, judged.about
     assert isinstance(request, EvaluatePairs)
     changed = request.changed("prefix", "draws", "seed", "classes", "unconditional")
-    suffix = file_suffix(**{"class" if name == "classes" else name: value for name, value in changed.items()})
-    write_result(terminal, folder / f"pairs-{Path(request.pairs).stem}{suffix}.json", judged.to_dict())
+    choices = {"class" if name == "classes" else name: value for name, value in changed.items()}
+    suffix = file_suffix(**choices, **loaded(about, judged.result.protocol))
+    file = folder / f"pairs-{Path(request.pairs).stem}{suffix}.json"
+    with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
+        if judged.from_json(file).about.get("sha256") != about["sha256"]:
+            file = file.with_name(f"{file.stem}-{about['sha256'][:8]}.json")
+    write_result(terminal, file, judged.to_dict())
 
 
 def describe_pairs(judged: "ChoiceScores") -> list[str]:

@@ -81,6 +81,8 @@ def steps_lines(table: "StepsTable") -> list[str]:
 
 def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the name has every choice that is not the default's."""
+    from zellige.evaluation.result import loaded
+
     request, last = table.request, table.reference
     assert isinstance(request, EvaluateSteps)
     where = "-".join(filter(None, (last.about["data"], last.about.get("other"), request.split)))
@@ -89,6 +91,7 @@ def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
         steps=None if usual else [str(T or CONTINUOUS) for T in request.numbers],
         limit=last.sequences if last.partial else None,
         **request.changed("draws", "seed", "grid", "terms"),
+        **loaded(last.about, last.protocol),
     )
     write_result(terminal, folder / f"steps-{where}{suffix}.json", table.to_dict())
 

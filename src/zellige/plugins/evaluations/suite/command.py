@@ -57,10 +57,14 @@ def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "Su
 
 def save_suite(table: "SuiteTable", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the name has every choice that is not the default's."""
+    from zellige.evaluation.result import loaded
+
     request = table.request
     assert isinstance(request, EvaluateSuite)
     draws = request.draws if request.draws != table.protocol.draws else None
-    suffix = file_suffix(**request.changed("only", "estimator", "limit"), draws=draws, **request.changed("seed"))
+    first = next(row.result for row in table.rows if row.result is not None)
+    choices = request.changed("seed") | loaded(table.about, first.protocol)
+    suffix = file_suffix(**request.changed("only", "estimator", "limit"), draws=draws, **choices)
     write_result(terminal, folder / f"suite-{table.suite}-{table.protocol.name}{suffix}.json", table.to_dict())
 
 
