@@ -180,6 +180,9 @@ def test_precision_and_recall_go_by_their_own_names():
     by_definition = precision_recall(x.double(), y.double())
     assert (measured["precision"].value, measured["recall"].value) == pytest.approx(by_definition)
     assert by_definition[0] > by_definition[1] + 0.2
+    right = Proportion(round(60 * by_definition[0]), 60)  # all or nearly all: Student's interval would have no width
+    assert measured["precision"] == right.number
+    assert measured["precision"].half > 0.02
 
 
 def test_fid_is_biased_in_n_and_kid_is_not(features, pixels):

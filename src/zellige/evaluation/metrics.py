@@ -369,13 +369,13 @@ def inception_score(logits: Tensor) -> Number:
     return Number(value, value - half, value + half)
 
 
-def precision(images: Tensor, real_images: Tensor) -> np.ndarray:
-    """Return whether each sample (N, D) lies in the manifold of the real images (M, D): (N,) bool.
+def precision(images: Tensor, real_images: Tensor) -> Number:
+    """Fraction of the samples (N, D) that lie in the manifold of the real images (M, D).
 
     The manifold of a set is the union of balls around its images, each with the third nearest neighbour on its surface.
     """
     manifold = real_images[:MANIFOLD]
-    return within(images, manifold, radii(manifold))
+    return Proportion(int(within(images, manifold, radii(manifold)).sum()), len(images)).number
 
 
 def recall(images: Tensor, real_images: Tensor) -> Number:
@@ -576,7 +576,8 @@ METRICS |= {metric.name: metric for metric in (
     Metric("Inception score", inception_score, ("logits",), True, f"Student's t over {PARTS} splits", biased=True,
            definition=f"{PARTS} splits", paper="Salimans et al. 2016, arXiv 1606.03498", column="Inception score",
            page="inception"),
-    Metric("precision", precision, ("images", "real_images"), True, f"{STUDENT}, real images fixed", definition=_NEIGHBOURS,
+    Metric("precision", precision, ("images", "real_images"), True, f"{WILSON}, real images fixed", definition=_NEIGHBOURS,
+           sides=True,
            paper="Kynkäänniemi et al. 2019, arXiv 1904.06991", column="precision", axis="precision (higher: more real)"),
     Metric("recall", recall, ("images", "real_images"), True, GROUPS, definition=_NEIGHBOURS, biased=True,
            paper="Kynkäänniemi et al. 2019, arXiv 1904.06991", column="recall", axis="recall (higher: more varied)",
