@@ -282,6 +282,12 @@ def test_a_claim_beside_a_number(tmp_path):
         )
 
 
+def test_the_last_digit_of_a_claim_has_the_place_that_its_exponent_gives_it(tmp_path):
+    values = ("6.0", "60e-1", "0.06E2", "6e2", "1.5e-3")
+    (tmp_path / "claims.csv").write_text("model,value,unit\n" + "".join(f"m,{v},bpc\n" for v in values))
+    assert [claim.half for claim in read_claims(tmp_path)] == pytest.approx([0.05, 0.05, 0.5, 50, 5e-5])
+
+
 def test_in_what_sense_a_number_holds():
     one = Figure("x", 2.0, 0.1, "x", "bound")
     assert [one.holds(dataclasses.replace(one, value=v)) for v in (2.0, 2.000001, 2.05, 2.2)] == [

@@ -237,7 +237,8 @@ def _claim(row: dict[str, str], where: str) -> Claim:
     if row["kind"] not in KINDS:
         raise InputError(f"kind of {where} is {quoted(row['kind'])}; it must be {', '.join(KINDS[1:])} or empty")
     value = float(numbers["value"])
-    digits = len(numbers["value"].lower().partition("e")[0].partition(".")[2])
+    mantissa, _, exponent = numbers["value"].lower().partition("e")
+    digits = len(mantissa.partition(".")[2]) - int(exponent or 0)
     half = 0.5 * 10.0**-digits * (abs(value) > 0 or digits > 0)
     if "tolerance" in numbers:
         half = abs(float(numbers["tolerance"]))
