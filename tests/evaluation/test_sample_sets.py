@@ -300,6 +300,7 @@ def test_the_steps_of_blocks_are_those_of_each(sampler):
 
 
 def test_files_of_samples(tmp_path):
+    own = model("mdlm")
     sets = [
         Set(Way("ancestral", 4, 0.5), ["ab", "c"], [[0, 1], [2]], [3, 4], 7),
         Set(Way("ancestral", 4), ["x\ny"], [[5]], [1], 7),
@@ -312,11 +313,28 @@ def test_files_of_samples(tmp_path):
         InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"
     ):
         sample_sets.read_samples(tmp_path / "b.jsonl")
+    for entry, wrong in (
+        ('"calls": "a"', "calls is 'a'; it must be a whole number"),
+        ('"calls": [1]', r"calls is \[1\]; it must be a whole number"),
+        ('"calls": -3', "calls has -3; it must be 0 or more"),
+        ('"tokens": ["a"]', r"tokens\[0\] is 'a'; it must be a whole number"),
+        ('"tokens": 5', "tokens is 5; it must be a list"),
+        ('"tokens": [1.5]', r"tokens\[0\] is 1.5; it must be a whole number"),
+        ('"tokens": [-1]', f"tokens has -1; it must be 0 to {own.tokenizer.size - 1}"),
+        ('"tokens": [1, 999]', f"tokens has 999; it must be 0 to {own.tokenizer.size - 1}"),
+        ('"temperature": "hot"', "temperature is 'hot'; it must be a number"),
+        ('"steps": "x"', "steps is 'x'; it must be a whole number"),
+        ('"options": 3', "options is 3; it must be an object"),
+        ('"class": [1]', r"class is \[1\]; it must be a text or a whole number"),
+    ):
+        (tmp_path / "b.jsonl").write_text(f'{{"text": "ab"}}\n{{"text": "ab", {entry}}}\n')
+        with pytest.raises(InputError, match=f"^line 2 of '.*b.jsonl': {wrong}$"):
+            sample_sets.read_samples(tmp_path / "b.jsonl", own)
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(InputError, match="holds no text"):
         sample_sets.read_samples(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("the\na\n")
-    (one,) = sample_sets.read_samples(tmp_path / "d.txt", model("mdlm"))
+    (one,) = sample_sets.read_samples(tmp_path / "d.txt", own)
     assert one.rows == [[20, 8, 5], [1]]
 
 

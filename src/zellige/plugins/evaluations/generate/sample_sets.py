@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, Required, TypedDict, get_type_hints
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from zellige import samplers
 from zellige.base.arguments import from_text
 from zellige.base.errors import InputError, check_counts, unknown
 from zellige.base.requests import Progress, choices_of
-from zellige.base.schema import read_lines, read_text
+from zellige.base.schema import read_lines, read_text, shown
 from zellige.data.corpus import Corpus
 from zellige.data.given import GivenRows
 from zellige.data.tokenizer_base import Tokenizer
@@ -373,10 +373,34 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
     return "".join(lines)
 
 
-class SampleLine(TypedDict):
-    """Required entries of a line of a file of samples."""
+SampleLine = TypedDict(  # a line of a file of samples, with the settings of its `Way`
+    "SampleLine",
+    {
+        "text": Required[str],
+        "tokens": list[int] | None,
+        "calls": int | None,
+        "seed": int | None,
+        "expected_calls": float | None,
+        "class": str | int | None,
+        "ended": bool | None,
+        "sampler": str | None,
+        "steps": int | None,
+        "temperature": float | None,
+        "top_p": float | None,
+        "options": dict[str, Any] | None,
+        "guidance": float | None,
+    },
+    total=False,
+)
 
-    text: str
+
+def _within(sample: SampleLine, where: str, size: float) -> dict[str, Any]:
+    """The same line; InputError where its numbers are not possible. size: of the vocabulary."""
+    for name, numbers, end in (("tokens", sample.get("tokens"), size), ("calls", [sample.get("calls")], math.inf)):
+        if wrong := [n for n in numbers or () if n is not None and not 0 <= n < end]:
+            most = "or more" if end == math.inf else f"to {end - 1:,}"
+            raise InputError(f"{where}: {name} has {wrong[0]:,}; it must be 0 {most}")
+    return {**sample}
 
 
 def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
@@ -393,7 +417,9 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give texts, one a line, or JSON lines with the field text")
     if path.suffix == ".jsonl":
-        samples = [sample for _, sample in read_lines(path, SampleLine, "give one object a line, with the field text")]
+        lines = read_lines(path, SampleLine, "give one object a line, with the field text")
+        size = math.inf if model is None else model.tokenizer.size
+        samples = [_within(sample, f"line {number:,} of '{shown(path)}'", size) for number, sample in lines]
     else:
         samples = [{"text": line} for line in read_text(path, "give texts, one a line").splitlines()]
     groups: dict[str, list[dict[str, Any]]] = {}
