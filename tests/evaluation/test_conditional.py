@@ -310,6 +310,18 @@ def test_a_file_of_pairs(tmp_path):
     assert "approximate" in (EvaluatePairs(records, draws=2).run(Little("udlm")).note or "")
 
 
+def test_equal_pairs_are_one_observation():
+    """They have the same draws: repeating every pair narrows no interval, and of one pair there is none."""
+    model, pairs = Little(), [Question("ab", ("ca",)), Question("a", ("bc",)), Question("", ("acb",))]
+    once, often = (EvaluatePairs(questions, draws=32).run(model) for questions in (pairs, pairs * 16))
+    for name in ("value", "low", "high", "draws_low", "draws_high", "freedom"):
+        assert getattr(often.result, name) == pytest.approx(getattr(once.result, name))
+        assert math.isfinite(getattr(often.result, name))
+    assert often.result.sequences == 48
+    one = EvaluatePairs(pairs[:1] * 16, draws=32).run(model).result
+    assert (one.half, one.draws_half) == (math.inf, math.inf)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

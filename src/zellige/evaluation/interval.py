@@ -101,7 +101,7 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
     return student(freedom) * math.sqrt(variance), freedom
 
 
-def over_texts(residuals: Tensor, drawn: float) -> float:
+def over_texts(residuals: Tensor, drawn: float, equal: Tensor | None = None) -> float:
     """Half the 95% interval of the sum over texts, over other texts and other draws: Student's t, one text per observation.
 
     The variance of the texts' means includes that of their draws, as if these were independent between texts. The errors of
@@ -110,7 +110,11 @@ def over_texts(residuals: Tensor, drawn: float) -> float:
 
     Args:
         residuals: (N,) mean over the draws of each text, minus its expected value; they sum to zero up to rounding.
+        equal: (N,) long, the same number for equal texts, which have the same draws and are one observation.
     """
+    if equal is not None:
+        kinds, number = equal.unique(return_inverse=True)
+        residuals = torch.zeros(len(kinds), dtype=residuals.dtype).index_add(0, number, residuals)
     N = len(residuals)
     half = student(N - 1) * math.sqrt(N * float(residuals.var())) if N > 1 else math.inf
     return max(half, drawn) if drawn < math.inf else half

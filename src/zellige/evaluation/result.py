@@ -63,17 +63,17 @@ class PerSequence:
         return (self.high - self.low) / 2
 
 
-def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
+def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, equal: Tensor, kind: str) -> PerSequence:
     """Mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
     has_units = sizes > 0
-    table, sizes, group = table[has_units], sizes[has_units], group[has_units]
+    table, sizes, group, equal = (x[has_units] for x in (table, sizes, group, equal))
     N, sets = table.shape
     perplexities = (table.mean(1) / sizes).exp()
     value = float(perplexities.mean())
     if not math.isfinite(value):
         return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
     draws_half, _ = over_draws(table * (perplexities / sizes)[:, None], group, kind)
-    half, draws_half = over_texts(perplexities, draws_half) / N, draws_half / N
+    half, draws_half = over_texts(perplexities - value, draws_half, equal) / N, draws_half / N
     lift = 0.0 if kind == "exact" else None
     if kind != "exact" and sets > 1:
         lift = float((perplexities * table.var(1) / sets / sizes**2).mean()) / 2
@@ -360,7 +360,14 @@ def _exp(x: float) -> float:
 
 
 def summarize(
-    nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", *, group: Tensor | None = None, **more: Any
+    nats: Tensor,
+    sizes: Tensor,
+    unit: str,
+    kind: str = "bound",
+    *,
+    group: Tensor | None = None,
+    equal: Tensor | None = None,
+    **more: Any,
 ) -> Result:
     """Compute the number, its two intervals, the split of its variance, and the mean perplexity per text.
 
@@ -368,7 +375,8 @@ def summarize(
         nats: (N, R) of each text in each of R independent replicates of the draws, or (N,) if nothing is drawn.
         sizes: (N,) units (characters or tokens) of each text.
         unit: "bits/char", "nats/token", ...: determines whether nats are shown as bits.
-        group: (N,) long, number of the group with which a text shares the strata of its draws; default: one group per text.
+        group: (N,) long, number of the group with which a text shares the strata of its draws; default: that of `equal`.
+        equal: (N,) long, the same number for equal texts with the same draws; default: all are different.
         more: the other fields of `Result`.
     """
     table = nats.double().reshape(len(nats), -1)
@@ -376,16 +384,17 @@ def summarize(
     N, scale = len(table), unit_of(unit).scale
     mean, total = table.mean(1), float(sizes.sum())
     value = float(mean.sum()) / total
-    group = torch.arange(N) if group is None else group
+    equal = torch.arange(N) if equal is None else equal
+    group = equal if group is None else group
     draws_half, freedom = over_draws(table, group, kind)
-    half = over_texts(mean - value * sizes, draws_half) / total
+    half = over_texts(mean - value * sizes, draws_half, equal) / total
     draws_half /= total
     is_likelihood = kind in ("bound", "exact", "estimate") and unit != "nats/document"
     return Result(
         value / scale, (value - half) / scale, (value + half) / scale, unit, kind, sequences=N, units=total,
         freedom=int(freedom) if freedom < math.inf else None,
         draws_low=(value - draws_half) / scale, draws_high=(value + draws_half) / scale,
-        per_sequence=per_sequence_perplexity(table, sizes, group, kind) if is_likelihood else None,
+        per_sequence=per_sequence_perplexity(table, sizes, group, equal, kind) if is_likelihood else None,
         nats=mean, sizes=sizes, **more,
     )  # fmt: skip
 

@@ -191,9 +191,12 @@ def scores(
         "pairs": len(questions),
         "sha256": fingerprint([asdict(question) for question in questions]),
     }
+    pairs = [(question.context, question.choices[question.answer]) for question in questions]
+    number = {pair: i for i, pair in enumerate(pairs)}
     result = summarize(
-        table, tokens, unit, bounds.kind, draws=bounds.draws, seed=protocol["seed"], protocol=protocol, about=about
-    )
+        table, tokens, unit, bounds.kind, equal=torch.tensor([number[pair] for pair in pairs]), draws=bounds.draws,
+        seed=protocol["seed"], protocol=protocol, about=about,
+    )  # fmt: skip
     counts = [
         _counts(question, bounds.nats[a:b])
         for question, a, b in zip(questions, starts[:-1], starts[1:])
