@@ -9,7 +9,9 @@ import torch
 
 from evaluation.test_bracket import classes, table
 from zellige.core.batch import Batch
-from zellige.plugins.evaluations.bracket import gaps
+from zellige.evaluation.interval import skewness
+from zellige.plugins.evaluations.bracket import gaps, two_sides
+from zellige.plugins.evaluations.bracket.bracket import BracketRow
 from zellige.plugins.evaluations.bracket.gaps import bound_gaps, bracket_gaps
 from zellige.samplers import Distribution, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
@@ -26,7 +28,7 @@ def test_the_exact_value_lies_between_the_two_sides(held):
         Replayed(FixedOrder(order), Distribution("order", "an order")) for order in itertools.permutations(range(4))
     ]
     p = sum(math.exp(float(weigh(method, batch, path).log_w.sum())) for path in orders) / len(orders)
-    sides = torch.tensor(list(bracket_gaps(method, TEXT, held, sets=20, n=64)), dtype=torch.float64)
+    sides = torch.tensor(list(bracket_gaps(method, TEXT, held, sets=20, n=64)), dtype=torch.float64)[:, :2]
     above, below = sides.mean(0).tolist()
     five_sigma = 5 * sides.std(0) / math.sqrt(len(sides))
     assert above > -math.log(p) - float(five_sigma[0]) - 1e-9
@@ -59,5 +61,17 @@ def test_above_comes_before_below(monkeypatch):
     """By hand, of two draws whose weights are 1/2 and 1/4: from above log 8 / 2, from below the tangent at the first."""
     log_w = torch.tensor([[0.5], [0.25]]).double().log()
     monkeypatch.setattr(gaps, "weigh", lambda *_: SimpleNamespace(log_w=log_w))
-    ((above, below),) = bracket_gaps(table("mdlm", {}, 4), TEXT, [False] * 4, sets=1, n=1)
+    ((above, below, determined),) = bracket_gaps(table("mdlm", {}, 4), TEXT, [False] * 4, sets=1, n=1)
+    assert not determined
     assert (above, below) == pytest.approx((1.5 * math.log(2), math.log(2) + 0.5))
+
+
+def test_the_lower_side_is_determined_by_the_rule_of_the_bracket(monkeypatch):
+    """Of equal weights at once; of weights that differ by many nats never, as none of their means is known."""
+    for spread, expected in ((0.0, True), (3.0, False)):
+        log_w = spread * torch.randn(16, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        monkeypatch.setattr(gaps, "weigh", lambda *_, log_w=log_w: SimpleNamespace(log_w=log_w))
+        told = [last for *_, last in bracket_gaps(table("mdlm", {}, 4), TEXT, [False] * 4)]
+        assert told == [expected] * 8
+        share = float(two_sides.effective(log_w))
+        assert BracketRow("TUBE", None, "lower", skewness=skewness(share, 8 * 16)).determined == expected

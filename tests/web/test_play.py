@@ -293,6 +293,7 @@ def test_a_bracket_has_two_sides(client, monkeypatch, model, law):
     ask = {"model": NUMBER[model], "tokens": tokens, "held": [1] * 18 + [0] * (LENGTH - 18), "both": True}
     parts = lines(client.post("/api/bound", json=ask))
     assert [part["distribution"] for part in parts] == [law] * 8
+    assert all(isinstance(part["determined"], bool) for part in parts)
     below, above = (sum(part[name] for part in parts) / 8 for name in ("below", "nats"))
     assert above > 0
     assert below < above + 1

@@ -210,15 +210,17 @@ def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
     exact, both_sides = bool(method.exact), asked.both and not method.exact
     distribution = path_of(method, GAP_STEPS).distribution.text if both_sides else "the model's own distribution"
 
-    def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
+    def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None, bool]]:
         if both_sides:
             yield from bracket_gaps(method, asked.tokens, given_positions, steps=GAP_STEPS, condition=label)
         else:
-            yield from ((nats, None) for nats in bound_gaps(method, asked.tokens, given_positions, condition=label))
+            yield from (
+                (nats, None, True) for nats in bound_gaps(method, asked.tokens, given_positions, condition=label)
+            )
 
-    def see(job: Job, sides: tuple[float, float | None]) -> dict[str, Any]:
-        above, below = (side if side is not None and math.isfinite(side) else None for side in sides)
-        return {"nats": above, "below": below, "exact": exact, "distribution": distribution}
+    def see(job: Job, found: tuple[float, float | None, bool]) -> dict[str, Any]:
+        above, below = (side if side is not None and math.isfinite(side) else None for side in found[:2])
+        return {"nats": above, "below": below, "determined": found[2], "exact": exact, "distribution": distribution}
 
     return Job(object(), start, see)
 

@@ -8,11 +8,12 @@ import torch
 from zellige.core.batch import Batch
 from zellige.core.random import mix
 from zellige.evaluation.conditional import RowStreams
+from zellige.evaluation.interval import SKEWED, skewness
 from zellige.methods.method import Method, device_of
 from zellige.samplers.pairing import of_length
 from zellige.samplers.replay import path_of, weigh
 
-from .two_sides import from_above, from_below
+from .two_sides import effective, from_above, from_below
 
 GAP_SETS, GAP_PLACES = 8, 4  # replicates, and draws of each of a bound
 GAP_DRAWS, GAP_STEPS = 8, 64  # of each side of a bracket, and T of its chain where the method has none
@@ -61,18 +62,21 @@ def bracket_gaps(
     steps: int = GAP_STEPS,
     seed: int = 0,
     condition: int | None = None,
-) -> Iterator[tuple[float, float]]:
-    """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`).
+) -> Iterator[tuple[float, float, bool]]:
+    """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`),
+    and whether all draws so far determine the mean of the lower one (as of `BracketRow`).
 
     The distribution is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
     """
     batch, key = _copies(method, tokens, held, 2 * n, condition), mix(seed, *tokens)
-    path = path_of(method, steps)
+    path, drawn = path_of(method, steps), torch.empty(0)
     for replicate in range(sets):
         streams = [torch.Generator().manual_seed(mix(key, "bracket", replicate, draw)) for draw in range(2 * n)]
         log_w = weigh(method, batch, path, streams).log_w.cpu()
         above, below = float(from_above(log_w, n).mean()), float(from_below(log_w, n).mean())
-        yield above, below if math.isfinite(below) else -math.inf
+        drawn = torch.cat((drawn, log_w))
+        determined = skewness(float(effective(drawn)), len(drawn)) <= SKEWED
+        yield above, below if math.isfinite(below) else -math.inf, determined
 
 
 def _copies(method: Method, tokens: Sequence[int], held: Sequence[bool], count: int, condition: int | None) -> Batch:

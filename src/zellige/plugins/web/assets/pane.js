@@ -369,7 +369,7 @@ export class Pane {
         const mean = above.reduce((a, b) => a + b, 0) / above.length, unit = this.model.unit.replace("nats/", "bits/");
         const around = line.exact ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤", even = Math.log2(this.model.size).toFixed(2);
         this.tell(both ? "both" : "bound", both && !line.exact
-          ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.distribution}${around})`
+          ? `${line.determined ? number(below) : "?"} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.distribution}${around})`
           : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.distribution}${around}; a blind guess: ${even})`);
       }
     } finally { this.abort = null; }
