@@ -350,13 +350,13 @@ export class Pane {
     this.part("molecule").setAttribute("aria-label", `structure of ${done.text}`);
   }
 
-  // -log p of what was sampled: from above, or from both sides, each with Student's interval over the replicates
+  // -log p of what was sampled: from above, or from both sides, each with Student's interval over all the replicates
   async bound(both) {
-    const abort = this.abort = new AbortController(), n = this.size, above = [], below = [];
+    const abort = this.abort = new AbortController(), n = this.size, above = [], below = [], sets = 8;
     const number = values => {
       const m = values.length, mean = values.reduce((a, b) => a + b, 0) / m;
       const half = 2.36 * Math.sqrt(values.reduce((a, v) => a + (v - mean) ** 2, 0) / (m - 1) / m);
-      return values.includes(null) ? "?" : mean.toFixed(1) + (m > 1 ? ` ± ${half.toFixed(1)}` : "");
+      return values.includes(null) ? "?" : mean.toFixed(1) + (m === sets ? ` ± ${half.toFixed(1)}` : "");
     };
     try {
       const body = {model: this.model.number, tokens: this.tokens.slice(0, n), held: this.sample.given.slice(0, n), both};
@@ -365,9 +365,9 @@ export class Pane {
       for await (const line of lines("/api/bound", body, abort.signal)) {
         above.push(line.nats);
         below.push(line.below);
-        this.page.progress(above.length, line.exact ? 1 : 8);
+        this.page.progress(above.length, line.exact ? 1 : sets);
         const mean = above.reduce((a, b) => a + b, 0) / above.length, unit = this.model.unit.replace("nats/", "bits/");
-        const around = line.exact ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤", even = Math.log2(this.model.size).toFixed(2);
+        const around = above.length < sets ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤", even = Math.log2(this.model.size).toFixed(2);
         this.tell(both ? "both" : "bound", both && !line.exact
           ? `${line.determined ? number(below) : "?"} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.distribution}${around})`
           : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.distribution}${around}; a blind guess: ${even})`);
