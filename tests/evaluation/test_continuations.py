@@ -139,6 +139,7 @@ def test_the_floor_is_the_rest_of_another_text():
     others = metrics.hellinger([[*map(ord, other)] for other in free[-1:] + free[:-1]], [[*map(ord, f)] for f in free])
     assert floor["Hellinger"].value == pytest.approx(others.mean())
     assert floor["Hellinger"].value > 0
+    assert texts_of(texts=["abc"]).floor() == {}  # there is no other
 
 
 # ---------------------------------------------------------------------------------------------------- the command

@@ -84,8 +84,8 @@ class Continuations:
         return metrics.measure(written_rows=self._free(rows), true_rows=self._free(self.texts))
 
     def floor(self) -> dict[str, Number]:
-        """The same of real text: the rest of each text in the place of that of the next one."""
-        return self.measures(np.roll(self.texts, 1, axis=0).tolist())
+        """The same of real text: the rest of each text in the place of that of the next one; nothing of one text."""
+        return self.measures(np.roll(self.texts, 1, axis=0).tolist()) if len(self.texts) > 1 else {}
 
     def _free(self, rows: Sequence[Sequence[int]] | np.ndarray) -> list[list[int]]:
         """The tokens at the free positions; a sample that ended early has fewer."""
