@@ -258,6 +258,13 @@ def test_every_device_is_named_in_the_option():
     assert sorted(text.split(", ")) == sorted(DEVICES)
 
 
+@pytest.mark.parametrize("method", ["mdlm", "ar", "udlm"])
+def test_a_vocabulary_has_two_tokens_or_more(method):
+    with pytest.raises(InputError, match=r"^`vocabulary` is 1; it must be 2 or more$"):
+        zellige.plan(method, vocabulary=1)
+    assert zellige.plan(method, vocabulary=2).to_dict()["arguments"]["vocabulary"] == 2
+
+
 def test_the_command_prints_and_writes_the_plan(capsys, tmp_path):
     import json
 

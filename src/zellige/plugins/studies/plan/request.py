@@ -44,7 +44,7 @@ class Plan(Request["Budget"]):
     device: str = _device()
     mfu: float = _mfu()
     price: float | None = _price()
-    vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
+    vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=2)
 
     def run(self) -> "Budget":
         """Count a step of the training, and return what all of them take."""
