@@ -206,7 +206,10 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
 @pytest.mark.parametrize("process", ["absorbing", "uniform", "gaussian"])
 def test_noise_of_discrete_time_is_read_at_its_own_times(process):
     tokens, T = torch.arange(160).reshape(20, 8) % 3, 4
-    data, method = Data.of(tokens, 3, kind="grid", labels=tokens[:, 0]), make("d3pm", {"process": process, "diffusion_steps": T})
+    data, method = (
+        Data.of(tokens, 3, kind="grid", labels=tokens[:, 0]),
+        make("d3pm", {"process": process, "diffusion_steps": T}),
+    )
     times = drawn(method, 12, torch.Generator().manual_seed(0))
     assert (T * times).long().bincount().tolist() == [0, 3, 3, 3, 3]
     model = Model(method, prepare(data, 8).tokenizer, Config("d3pm", method.config, data, NET))

@@ -38,7 +38,11 @@ class Train:
         minimum=0,
     )
     batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
-    accumulate: int = option("gradient-accumulation steps: less memory, and the same result but for dropout and self-conditioning", default=1, minimum=1)
+    accumulate: int = option(
+        "gradient-accumulation steps: less memory, and the same result but for dropout and self-conditioning",
+        default=1,
+        minimum=1,
+    )
     optimizer: Literal["adamw", "muon"] = option(
         "muon: Muon for the matrices of a transformer's blocks, AdamW for all other weights. It needs about twice AdamW's "
         "`train.lr`; `size` tiny uses it for text",
