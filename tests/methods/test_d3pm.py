@@ -345,6 +345,7 @@ def test_schedules_of_the_paper():
         assert float(alpha[-1] / alpha[-2]) == pytest.approx(1e-3)  # beta_T would be 1; 0.999
     alpha = d3pm_transitions.table("linear", 1000, 7, True)
     close(1 - alpha[1:] / alpha[:-1], torch.linspace(1e-4, 0.02, 1000, dtype=D), rtol=1e-9, atol=1e-12)
+    assert float(d3pm_transitions.table("linear", 1, 7, True)[-1]) == pytest.approx(1e-3)  # of one step the last beta
     assert all(
         math.exp(-11) < d3pm_transitions.table("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000)
     )

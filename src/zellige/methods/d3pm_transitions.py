@@ -187,7 +187,8 @@ def table(
             raise InputError("`schedule` mutual-information needs two tokens or more; use `schedule` cosine")
         return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn, unigrams)
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
-        beta = torch.linspace(min(20 / T, 0.999), 0.1 / T, T, dtype=D).flip(0)  # of one step the last
+        last = min(20 / T, 0.999)
+        beta = torch.linspace(0.1 / T if T > 1 else last, last, T, dtype=D)
     elif name == "linear-to-one":  # D3PM table 4; of a long chain alpha is below any float64 long before T
         beta = torch.linspace(0.02, 1.0, T, dtype=D)
         kept = torch.cat((torch.ones_like(beta[:1]), (1 - beta[:-1]).cumprod(0), torch.zeros_like(beta[:1])))
