@@ -249,18 +249,19 @@ class GIDD(Diffusion):
         here, here_mu = (distribution.gather(-1, x_t[..., None])[..., 0] for distribution in (q, q_mu))
         return maths.kl(q, q_mu) + maths.score_entropy(torch.ones_like(here), here / here_mu)  # p/q - log(p/q) - 1
 
+    def weighted(self, weight: Tensor, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """The divergence times a weight (*), 0 where that is 0, though the divergence may be infinite there: (*) nats."""
+        logits = torch.where(weight[..., None] > 0, logits, 0.0)
+        return weight * self.divergence(logits, x_0, x_t, t)
+
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        return self.weight(x_0, x_t, t) * self.divergence(logits, x_0, x_t, t)
+        return self.weighted(self.weight(x_0, x_t, t), logits, x_0, x_t, t)
 
     def loss(self, batch, generator=None):
         if self.config.weights == "none" or self.steps:
             return super().loss(batch, generator)
         t = T_EPS + (1 - 2 * T_EPS) * self.draw_times(batch, generator)
         x_t = self.corrupt(batch, per_position(t), generator)
-
-        def weighted(logits: Tensor, *at: Tensor) -> Tensor:
-            return self.loss_weight(*at) * self.divergence(logits, *at)
-
-        return summed(self, weighted, batch, x_t, t)
+        return summed(self, lambda logits, *at: self.weighted(self.loss_weight(*at), logits, *at), batch, x_t, t)
