@@ -5,16 +5,18 @@ models.
     classifier         ratio(s)[k] P(y | x_t with k at this position)^g / P(y | x_t)^g                  `ByClassifier`
     product            ratio_1(s)^{g_1} ratio_2(s)^{g_2} ...                                            `Product`
 
-Each is a wrapper of a method. It changes the ratios of the method's prediction, the same way for every
-parameterization, and kernels, rates and posteriors follow (`core.prediction.combined`, `tilted`). They are UDLM's D-CFG
-and D-CBG (arXiv 2412.10193); the rates are those of Nisonoff et al. (arXiv 2406.01572).
+Each is a wrapper of a method. It changes the ratios of the method's prediction, and kernels, rates and posteriors
+follow (`core.prediction.combined`, `tilted`). Of a score it changes the one at s = t, the score itself, and the others
+follow: the rates are multiplied as above, the kernels are not. They are UDLM's D-CFG and D-CBG (arXiv 2412.10193); the
+rates are those of Nisonoff et al. (arXiv 2406.01572).
 
 **Which distribution.** In continuous time an exact classifier of strength 1 turns the rates of p(x) into those of p(x |
 y), Doob's transform: P(y | x_t) is a martingale of the reverse chain. T steps tend to p(x | y) with order 1 in 1/T,
-since a step tilts each position as if the others stayed. The classifier also changes when a mask is revealed, so masks
-cannot be chosen before the network is evaluated. With another strength or a learnt classifier the samples are those of
-the chain of these kernels. In general this is no p(x) P(y | x)^g, and no number bounds it. Classifier-free guidance of
-strength 1 is the model given its class, of strength 0 the model without one; both have their bounds.
+since a step tilts each position as if the others stayed. The classifier, and all guidance of a score, also changes when
+a mask is revealed, so masks cannot be chosen before the network is evaluated. With another strength or a learnt
+classifier the samples are those of the chain of these kernels. In general this is no p(x) P(y | x)^g, and no number
+bounds it. Classifier-free guidance of strength 1 is the model given its class, of strength 0 the model without one;
+both have their bounds.
 
 **Cost.** Classifier-free: two evaluations of the network, in one batch. A classifier: one evaluation of each text that
 differs in one token, K for each position that may move; with `first_order` one evaluation and its gradient.
@@ -123,8 +125,8 @@ class ClassifierFree(Guide):
     """p(. | y)^strength p(.)^{1 - strength}, of a network that knows classes and was trained to do without (label
     dropout).
 
-    Where noise is a mask, p is the clean posterior, and the noise says when a token is revealed (as UDLM's code);
-    otherwise it is the kernel, the rate or the score.
+    Of a score p is the score; else, where noise is a mask, the clean posterior, and the noise says when a token is
+    revealed (as UDLM's code); otherwise the kernel and the rate.
 
     Args:
         strength: 1 is the model given its class, 0 the model without; more exaggerates the class.
