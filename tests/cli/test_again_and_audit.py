@@ -256,6 +256,9 @@ def test_what_cannot_be_checked_does_not_hold(run, folder, lines, code, holds, c
         ("model,value,unit\n", "holds no claim"),
         ("model,value,unit\n,1,x\n", "has no model"),
         ("model,value,unit,kind\nm,1,x,truth\n", "it must be bound, exact, estimate or empty"),
+        ("model,value,unit,low\nm,1,x,0\n", "claim 1 of .*; give both, low <= value <= high"),
+        ("model,value,unit,high\nm,1,x,2\n", "give both, low <= value <= high"),
+        ("model,value,unit,low,high\nm,1,x,2,0\n", "give both, low <= value <= high"),
     ],
 )
 def test_a_wrong_file_of_claims_is_one_sentence(tmp_path, text, wrong):

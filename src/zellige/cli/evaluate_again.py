@@ -240,10 +240,15 @@ def _claim(row: dict[str, str], where: str) -> Claim:
     mantissa, _, exponent = numbers["value"].lower().partition("e")
     digits = len(mantissa.partition(".")[2]) - int(exponent or 0)
     half = 0.5 * 10.0**-digits * (abs(value) > 0 or digits > 0)
+    if "low" in numbers or "high" in numbers:
+        low, high = (float(numbers.get(name, math.nan)) for name in ("low", "high"))
+        if not low <= value <= high:
+            raise InputError(
+                f"low and high of {where} are not the ends of its interval; give both, low <= value <= high"
+            )
+        half = max(high - value, value - low)
     if "tolerance" in numbers:
         half = abs(float(numbers["tolerance"]))
-    elif "low" in numbers and "high" in numbers:
-        half = max(float(numbers["high"]) - value, value - float(numbers["low"]))
     unit = _SHORT.get(row["unit"].lower(), row["unit"])
     return Claim(row["model"], row["data"], row["protocol"], value, half, unit, row["kind"], numbers["value"])
 
