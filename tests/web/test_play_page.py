@@ -3,6 +3,7 @@
 Nothing leaves the machine, and nothing is said in the console.
 """
 
+import json
 import os
 import re
 import threading
@@ -586,6 +587,23 @@ def test_two_side_by_side_from_one_seed_and_long_work_is_stopped(opened):
     page.fill("#steps", "0")
     page.click("#write")
     assert page.locator("#status").text_content().startswith("Steps: ")
+
+
+def test_a_side_has_its_interval_when_it_is_whole_and_determined(opened):
+    page = opened()
+    choose(page, "text")
+    write(page)
+    answer, answers = {"nats": 10.0, "below": 9.5, "exact": False, "distribution": "x"}, list[str]()
+    page.route("**/api/bound", lambda route: route.fulfill(body=answers.pop()))
+    for count, determined, said in (
+        (3, True, "9.5 ≤ -log p ≤ 10.0 nats (of x)"),
+        (8, True, "9.5 ± 0.0 ≤ -log p ≤ 10.0 ± 0.0 nats (of x; 95% over the draws)"),
+        (8, False, "? ≤ -log p ≤ 10.0 ± 0.0 nats (of x; 95% over the draws)"),
+    ):
+        answers.append((json.dumps(answer | {"determined": determined}) + "\n") * count)
+        page.click("#both")
+        api.expect(part(page, "numbers")).to_contain_text(said, timeout=PATIENCE)
+        api.expect(page.locator("#stop")).to_be_hidden(timeout=PATIENCE)
 
 
 def test_two_people_at_once_get_what_they_get_alone(opened):
