@@ -22,6 +22,7 @@ from zellige.models.classifier import (
     fresh,
     load_classifier,
     noise_of,
+    transitions,
 )
 from zellige.models.model import fingerprint
 from zellige.models.speculative import load_verifier
@@ -36,11 +37,11 @@ NET = Net(layers=1, hidden=8, heads=2, length=8, conv=3, condition=8)
 def classifier(method: Any, classes: int = 3) -> TextClassifier:
     noise, block = noise_of(method)
     states = method.vocabulary + 1 if method.process is None else method.process.K
-    prior = method.process.prior.tolist() if noise == "tokens" else []
     names = [str(i) for i in range(classes)]
     config = ClassifierConfig(
-        "letters", names, "char", "abc", noise, block, states, prior, NET, 1, 0, [AtNoise(0.0, 1.0, 4, 2, 1.0, 0.1)]
-    )
+        "letters", names, "char", "abc", noise, block, states, transitions(method), NET, 1, 0,
+        [AtNoise(0.0, 1.0, 4, 2, 1.0, 0.1)],
+    )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = fresh(NET, states, noise != "blocks", classes).double()
@@ -143,6 +144,31 @@ def test_a_classifier_of_other_tokens_or_other_noise_is_refused():
         check_pair(made, model("mdlm"))
 
 
+ALIKE: list[list[tuple[str, dict[str, Any]]]] = [  # one noise each
+    [("udlm", {}), ("udlm", {"schedule": "cosine"}), ("d3pm", {"process": "uniform", "diffusion_steps": 4}), ("tauldr", {})],
+    [("tauldr", {"process": "birth-death"})],
+    [("d3pm", {"process": "gaussian", "diffusion_steps": 4})],
+    [("gidd", {"p_uniform": 0.0}), ("mdlm", {"diffusion_steps": 4, "carry_over": False})],
+    [("gidd", {"p_uniform": 0.9})],
+    [("mdlm", {}), ("d3pm", {"diffusion_steps": 1}), ("md4", {"schedule": "cosine"})],
+    [("d3pm", {"process": "middle", "diffusion_steps": 4})],
+]  # fmt: skip
+
+
+def test_a_classifier_fits_the_models_of_its_noise_and_no_other():
+    models = [(number, model(name, **choices)) for number, kind in enumerate(ALIKE) for name, choices in kind]
+    for number, of in models:
+        made = classifier(of.method)
+        for other, another in models:
+            if number == other:
+                check_pair(made, another)
+            else:
+                with pytest.raises(InputError, match="the classifier was trained on"):
+                    check_pair(made, another)
+    with pytest.raises(InputError, match="noise that is tokens, the model has other noise that is tokens; train one"):
+        check_pair(classifier(models[0][1].method), model("tauldr", process="birth-death"))
+
+
 def test_a_request_says_how_its_samples_are_guided():
     classed = make("mdlm", classes=3)
     assert guide(model("mdlm"), None, None, None)[0] is None
@@ -206,10 +232,8 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
 @pytest.mark.parametrize("process", ["absorbing", "uniform", "gaussian"])
 def test_noise_of_discrete_time_is_read_at_its_own_times(process):
     tokens, T = torch.arange(160).reshape(20, 8) % 3, 4
-    data, method = (
-        Data.of(tokens, 3, kind="grid", labels=tokens[:, 0]),
-        make("d3pm", {"process": process, "diffusion_steps": T}),
-    )
+    data = Data.of(tokens, 3, kind="grid", labels=tokens[:, 0])
+    method = make("d3pm", {"process": process, "diffusion_steps": T})
     times = drawn(method, 12, torch.Generator().manual_seed(0))
     assert (T * times).long().bincount().tolist() == [0, 3, 3, 3, 3]
     model = Model(method, prepare(data, 8).tokenizer, Config("d3pm", method.config, data, NET))

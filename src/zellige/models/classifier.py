@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .model import Model
 
 NAME = "classifier"  # of its files
+LEVELS = (0.25, 0.5, 0.75)  # of noise, at which that of two models is compared
+SEEN, CLOSE = 16, 1e-3  # tokens between which it is compared, and how near probabilities are of one noise
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ClassifierConfig:
     Attributes:
         noise: mask, tokens, or blocks (of `block` tokens; 1 for models that write from left to right).
         states: K, the number of states that it reads.
-        prior: of noise that consists of tokens, where it ends.
+        transitions: what `transitions` says of the noise.
         calibration: on held-out texts, by noise level.
     """
 
@@ -64,7 +66,7 @@ class ClassifierConfig:
     noise: str
     block: int
     states: int
-    prior: list[float]
+    transitions: list[float]
     net: Net
     steps: int
     seed: int
@@ -78,6 +80,31 @@ def noise_of(method: Method) -> tuple[str, int]:
     if 0 < method.block < method.shape[0]:
         return "blocks", method.block
     return ("tokens" if method.process.mask is None else "mask"), 0
+
+
+def level_of(t: Tensor, process: Process | None) -> Tensor:
+    """Noise level 1 - alpha at times t (*) in [0, 1], (*); t itself where the noise has no alpha."""
+    schedule = getattr(process, "schedule", None)
+    return t if schedule is None else 1 - schedule.alpha(t).mean(-1)
+
+
+def transitions(method: Method) -> list[float]:
+    """q(x_t | x_0) between SEEN tokens or fewer, at the LEVELS of noise, whatever the schedule; [] of noise in blocks.
+
+    It is linear between two times of a grid: exact where noise keeps a token or draws a new one.
+    """
+    process = method.process
+    if process is None or noise_of(method)[0] == "blocks":
+        return []
+    T = process.T or 1024
+    t = torch.arange(T + 1, dtype=torch.float64, device=process.prior.device) / T
+    level = level_of(t, process).detach()  # (T + 1,), rising
+    wanted = level.new_tensor(LEVELS)
+    i = torch.searchsorted(level, wanted).clamp(1, T)  # (3,)
+    share = (wanted - level[i - 1]) / (level[i] - level[i - 1])
+    x = torch.linspace(0, process.K - 1, min(process.K, SEEN), device=t.device).round().long()  # (n,)
+    low, high = (process.marginal(x, t[at, None])[..., x].detach() for at in (i - 1, i))  # (3, n, n)
+    return torch.lerp(low, high, share[:, None, None].to(low)).flatten().tolist()
 
 
 class TextClassifier:
@@ -96,9 +123,7 @@ class TextClassifier:
         if self.config.noise == "blocks":
             return None
         t = t.masked_fill(t == CLEAN, 0.0).amax(-1).clamp(0.0, 1.0)
-        schedule = getattr(process, "schedule", None)
-        level = t if schedule is None else 1 - schedule.alpha(t).mean(-1)
-        return (1000 * level).float()
+        return (1000 * level_of(t, process)).float()
 
     def log_p(self, x: Tensor, t: Tensor, process: Process | None) -> Tensor:
         """log P(class | x_t), (B, L) -> (B, classes) float64."""
@@ -152,12 +177,12 @@ def check_pair(classifier: TextClassifier, model: "Model") -> None:
             f"the classifier was trained on {config.data}, in other tokens than the model's; train one with zellige "
             "train classifier MODEL"
         )
-    noise, block = noise_of(method)
-    if (noise, block) != (config.noise, config.block) or (
-        noise == "tokens" and method.process.prior.tolist() != config.prior  # pyright: ignore[reportOptionalMemberAccess]
-    ):
+    (noise, block), found, known = noise_of(method), transitions(method), config.transitions
+    alike = len(found) == len(known) and all(abs(a - b) < CLOSE for a, b in zip(found, known))
+    if (noise, block) != (config.noise, config.block) or not alike:
+        other = "other " if noise == config.noise else ""
         raise InputError(
-            f"the classifier was trained on {NOISE[config.noise]}, the model has {NOISE[noise]}; train one with "
+            f"the classifier was trained on {NOISE[config.noise]}, the model has {other}{NOISE[noise]}; train one with "
             "zellige train classifier MODEL"
         )
 

@@ -3,7 +3,7 @@
     texts with a class, noised as the model's are at a time that is drawn evenly; cross-entropy of the class
 
 For a model of blocks, or from left to right, a text is cut instead: what is written so far stays, its block is masked
-in part, and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
+in part, and the rest is blank. Models of the same tokens and noise can share a classifier, whatever their schedules are.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.interval import Proportion
 from zellige.methods.diffusion import where_noised
 from zellige.methods.method import Method
-from zellige.models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
+from zellige.models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, level_of, noise_of, transitions
 from zellige.models.model import Model
 from zellige.nn.block import Net
 from zellige.samplers.pairing import blank, discrete_times
@@ -87,10 +87,9 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(options.seed, "weights") % 2**63)
         network = fresh(sizes, states, noise != "blocks", len(names))
-    prior = method.process.prior.tolist() if noise == "tokens" else []  # pyright: ignore[reportOptionalMemberAccess]
     config = ClassifierConfig(
-        corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior,
-        sizes, options.steps, options.seed, [],
+        corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states,
+        transitions(method), sizes, options.steps, options.seed, [],
     )  # fmt: skip
     classifier = TextClassifier(network.to(device), config)
 
@@ -121,8 +120,7 @@ def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 20
         log_ps.append(made.log_p(x, t, method.process).cpu())
         labels.append(texts.condition.long())  # pyright: ignore[reportOptionalMemberAccess]
     log_p, label = torch.cat(log_ps), torch.cat(labels)
-    schedule = None if made.config.noise == "blocks" else getattr(method.process, "schedule", None)
-    level = u if schedule is None else 1 - schedule.alpha(u.to(device)).mean(-1).cpu()
+    level = u if made.config.noise == "blocks" else level_of(u.to(device), method.process).cpu()
     sure, guess = log_p.exp().max(-1)
     right, results = (guess == label).double(), []
     for low in (i / RANGES for i in range(RANGES)):
