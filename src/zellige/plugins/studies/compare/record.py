@@ -229,8 +229,8 @@ class Difference:
     method: str
     minus: str
     value: float
-    low: float
-    high: float
+    low: float = field(metadata=LOW)
+    high: float = field(metadata=HIGH)
     same: bool
 
 
