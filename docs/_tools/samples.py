@@ -207,7 +207,8 @@ def nouns() -> list[str]:
         "## Characters: `nouns`", shell("\n".join(NOUNS)),
         "![Four rows of four characters, the heads of a row by one name](../pictures/samples/heads.png)\n"
         "![16 characters](../pictures/samples/nouns.png)",
-        "First four characters for each name of a head, then characters without a name. Of 100 without a name "
+        "First four characters for each name of a head, then characters without a name. Of 100 different names 96 get "
+        "their head; the whale does not. Of 100 characters without a name "
         "[86](../../studies/nouns/README.md#the-included-model) are right at every pixel.",
     ]  # fmt: skip
 
@@ -317,7 +318,7 @@ INTRODUCTION = """# Samples
 
 What the included models make, good and bad. No person selected them: these are the first samples of each model, with seed 0 or
 with seeds 0 to 15. The settings are the model's defaults, unless the command sets others. Run a command to get its samples
-again. The models are small: 0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU
+again. The models are small: 0.8 to 6 million parameters, 0.9 to 5.1 hours of training on a CPU
 ([their likelihoods](results.md))."""
 
 

@@ -36,20 +36,22 @@ for name in "${@:-molecules chorales sudoku mnist nouns stories stories-mdlm}"; 
         train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
           --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.lr 2e-3 \
           --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
-      nouns) # 2.0M parameters on patches of 4 x 4; 1.07 million pictures, half of them with their head as class
+      nouns) # 2.0M parameters on patches of 4 x 4; 1.55 million pictures, half of them with their head as class, then 85%
         data=
         pictures=(mdlm --data.name nouns --data.labels --net.no-published --net.kind dit --net.patch 4 --net.layers 5 --net.hidden 160
-          --net.heads 5 --net.condition 32 --train.batch 32 --train.label-dropout 0.5 --train.optimizer muon
-          --train.precision bfloat16 --train.validate-rows 256)
-        constant=("${pictures[@]}" --train.decay constant --train.ema 0.999 --train.validate-every 1000)
+          --net.heads 5 --net.condition 32 --train.batch 32 --train.optimizer muon --train.precision bfloat16 --train.validate-rows 256)
+        half=("${pictures[@]}" --train.label-dropout 0.5)
+        constant=("${half[@]}" --train.decay constant --train.ema 0.999 --train.validate-every 1000)
         train nouns-start "${constant[@]}" --train.lr 3e-3 --train.warmup 200 --train.steps 3222
         train nouns-faster "${constant[@]}" --train.start "$folder/nouns-start" --train.lr 5e-3 --train.warmup 100 --train.steps 5492
-        falling=("${pictures[@]}" --train.lr 5e-3 --train.warmup 20 --train.ema 0.998)
+        falling=("${half[@]}" --train.lr 5e-3 --train.warmup 20 --train.ema 0.998)
         train nouns-sooner "${falling[@]}" --train.start "$folder/nouns-faster" --train.steps 5200 --train.validate-every 1300
         train nouns-longer "${constant[@]}" --train.start "$folder/nouns-sooner" --train.lr 5e-3 --train.warmup 100 \
           --train.steps 11602 --train.seed 5
-        train nouns "${falling[@]}" --train.start "$folder/nouns-longer" --train.steps 8000 --train.validate-every 1000 \
-          --train.seed 6 ;;
+        train nouns-longest "${falling[@]}" --train.start "$folder/nouns-longer" --train.steps 8000 --train.validate-every 1000 \
+          --train.seed 6
+        train nouns "${pictures[@]}" --train.label-dropout 0.15 --train.start "$folder/nouns-longest" --train.decay wsd \
+          --train.lr 5e-3 --train.warmup 100 --train.ema 0.998 --train.steps 15000 --train.validate-every 1500 --train.seed 7 ;;
       chorales)
         data=$CHORALES
         train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \

@@ -150,7 +150,7 @@ MODELS = {
         "characters of 32 x 32 pixels in colour, by head",
         "Nouns: pictures composed of the parts of nouns.wtf, which come with Zellige as the data set `nouns`. Licence: CC0",
         "",
-        "--sampler remasking --remasking loop --steps 1024 --t-on 0.3 --eta 0.04 --temperature 0.7",
+        "--sampler remasking --remasking loop --steps 1024 --t-on 0.3 --eta 0.04 --top-p 0.9",
         once=(
             SHEET,
             "zellige sample {name} --class banana bear robot whale --count 4 --seed 0 --out heads.png",
@@ -161,7 +161,7 @@ MODELS = {
         advice="Once most pixels are visible, each step masks some of them again, so that mistakes are repaired. Without a class "
         "86 of 100 pictures are right at every pixel. The fractions below are of `--sampler ancestral --steps 256 "
         "--temperature 1`.",
-        before="25,516 steps (2.4 of these hours), with which the log and the learning curve begin",
+        before="33,516 steps (3.2 of these hours), with which the log and the learning curve begin",
     ),
     "molecules": Shipped(
         "small molecules of C, N, O and F",
