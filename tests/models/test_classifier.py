@@ -125,6 +125,11 @@ def test_a_folder_holds_it(tmp_path):
     (tmp_path / "c" / "classifier.safetensors").write_bytes(b"0" * 100)
     with pytest.raises(InputError, match="classifier"):
         load_classifier(tmp_path / "c")
+    assert load_classifier(made.save(tmp_path / "c")).config == made.config  # in the place of the damaged one
+    (tmp_path / "c" / "mine.py").write_text("x = 1")
+    with pytest.raises(InputError, match=r"holds other files than classifier\.json and classifier\.safetensors"):
+        made.save(tmp_path / "c")
+    assert (tmp_path / "c" / "mine.py").read_text() == "x = 1"
 
 
 def model(name: str, **choices):

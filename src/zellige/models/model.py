@@ -313,7 +313,7 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
     """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
     folder = Path(folder)
-    if folder.exists() and not (folder.is_dir() and may_be_replaced(folder)):
+    if not may_be_replaced(folder):
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
     with explain_full_disk(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
         return write_folder(folder, fill)

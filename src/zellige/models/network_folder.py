@@ -15,6 +15,7 @@ from ..base.errors import InputError
 from ..base.files import write_folder
 from ..base.schema import read_json, shown
 from ..show.record import as_file
+from .checkpoint.layout import may_be_replaced
 from .checkpoint.read import check_sums, load_tensors
 from .checkpoint.write import save_tensors, write_checksums
 
@@ -30,8 +31,18 @@ def files_of(name: str) -> tuple[str, str]:
     return f"{name}.safetensors", f"{name}.json"
 
 
+def check_place(folder: str | Path, name: str) -> None:
+    """InputError: the folder holds something else than such a network."""
+    weights, about = files_of(name)
+    if not may_be_replaced(Path(folder), about, (weights,)):
+        raise InputError(
+            f"'{shown(folder)}' holds other files than {about} and {weights}; give the name of a new folder"
+        )
+
+
 def save_network(folder: str | Path, name: str, network: nn.Module, config: "DataclassInstance") -> Path:
-    """Write the folder at once, and return it; `config` is a dataclass."""
+    """Write the folder at once, and return it; `config` is a dataclass. An earlier network in it is replaced."""
+    check_place(folder, name)
     weights, about = files_of(name)
 
     def write(into: Path) -> None:

@@ -15,7 +15,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -335,11 +334,14 @@ def command_line(config: Config, method: Method) -> str:
 
 
 def usual_values(config: Config, method: type[Method]) -> dict[str, Any]:
-    """What the command line takes for each option that is not typed, where those that are make this config on a CPU; no
-    steps, so that they are always typed."""
-    size = partial(SIZES[CPU].of, getattr(config.data, "name", ""), method)
-    if config.train.start:  # which chooses the network
-        size = lambda *_: (Net(), Train())  # noqa: E731
+    """What the command line takes on a CPU for an option that is not typed, if the others of this config are. No steps:
+    they are always typed."""
+
+    def size(kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
+        if config.train.start:  # which chooses the network
+            return Net(), Train()
+        return SIZES[CPU].of(getattr(config.data, "name", ""), method, kind, optimizer)
+
     net, train = size(config.net.kind, config.train.optimizer)
     sections = {"": method.Config(), "data.": Data(), "net.": net, "train.": train}
     values = {

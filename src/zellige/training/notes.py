@@ -176,10 +176,8 @@ def resumed(step: int, config: Config, rows: Rows, changes: dict[str, list[Any]]
     for name, (before, now) in changes.items():
         lines.append(f"  changed: `{name}` {typed(now)} (was {typed(before)})")
     names = {f.removeprefix("train.") for f in changes}
-    # what is drawn for each part of a step: of an own network it is not known
-    drawn = (
-        config.network or config.net.dropout or config.net.self_condition or (config.adapter and config.adapter.dropout)
-    )
+    # drawn for each part of a step; of an own network it is not known
+    drawn = config.network or config.net.dropout or config.net.self_condition or getattr(config.adapter, "dropout", 0)
     if not (names & NUMBERS or (drawn and names & WHERE)):
         rounding = ", up to rounding" if names & WHERE else ""
         lines.append(f"  data order, optimizer, EMA and random state restored: same numbers as unbroken{rounding}")

@@ -50,7 +50,7 @@ WHERE = {
     "nodes",
     "strategy",
     "accumulate",
-}  # what computes a step: the same numbers up to rounding, but for dropout
+}  # what computes a step: the same numbers up to rounding, but for dropout and self-conditioning
 
 
 def check_choices(method: type[Method], net: Any, options: Any) -> None:

@@ -24,6 +24,7 @@ import fnmatch
 import glob
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from ...base import files
@@ -52,12 +53,14 @@ _STEP = re.compile(r"step-([0-9]{6,})")
 
 
 # ---------------------------------------------------------------------------------------------------- a model's folder
-def may_be_replaced(folder: Path) -> bool:
-    """Return whether a folder is empty, or holds a model as it is saved, with its card and its evaluations, and nothing
-    else."""
+def may_be_replaced(folder: Path, config: str = CONFIG, others: Collection[str] = (*MODEL, CARD, EVALUATIONS)) -> bool:
+    """Return whether a folder is not there, is empty, or holds what was saved there and nothing else: its config, the
+    checksums, and files with the names of `others` (patterns; by default those of a model)."""
+    if not folder.is_dir():
+        return not folder.exists()
     names = {path.name for path in folder.iterdir()}
-    others = names - {*MODEL, CHECKSUMS, CARD}
-    return not names or ({CONFIG, CHECKSUMS} <= names and all(fnmatch.fnmatchcase(n, EVALUATIONS) for n in others))
+    known = [name for name in names for other in (config, CHECKSUMS, *others) if fnmatch.fnmatchcase(name, other)]
+    return not names or {config, CHECKSUMS} <= names == {*known}
 
 
 # ---------------------------------------------------------------------------------------------------- the folder of a run

@@ -28,7 +28,7 @@ from zellige.core.random import mix
 from zellige.data import Corpus
 from zellige.evaluation.image_quality import Views
 from zellige.evaluation.interval import Proportion
-from zellige.models.network_folder import files_of, load_network, save_network
+from zellige.models.network_folder import check_place, files_of, load_network, save_network
 from zellige.nn.classifier import ImageClassifier
 from zellige.show.record import Figure, Trained
 
@@ -254,8 +254,7 @@ class FeaturesRecord(Trained):
 def free_folder(folder: str | Path) -> Path:
     """A folder that is new, or holds features. InputError: it holds something else, or cannot be written."""
     path = Path(folder)
-    if path.exists() and not (path / CONFIG).is_file():
-        raise InputError(f"'{folder}' is there and holds no features; give the name of a new folder")
+    check_place(path, NAME)
     writable((path if path.is_dir() else path.parent) / CONFIG)
     return path
 

@@ -373,28 +373,18 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
     return "".join(lines)
 
 
-SampleLine = TypedDict(  # a line of a file of samples, with the settings of its `Way`
+SampleLine: Any = TypedDict(  # a line of a file of samples, with the settings of its `Way`
     "SampleLine",
     {
-        "text": Required[str],
-        "tokens": list[int] | None,
-        "calls": int | None,
-        "seed": int | None,
-        "expected_calls": float | None,
-        "class": str | int | None,
-        "ended": bool | None,
-        "sampler": str | None,
-        "steps": int | None,
-        "temperature": float | None,
-        "top_p": float | None,
-        "options": dict[str, Any] | None,
-        "guidance": float | None,
+        "text": Required[str], "tokens": list[int] | None, "calls": int | None, "seed": int | None,
+        "expected_calls": float | None, "class": str | int | None, "ended": bool | None,
+        **{name: kind | None for name, kind in get_type_hints(Way).items()},  # pyright: ignore[reportGeneralTypeIssues]
     },
     total=False,
-)
+)  # fmt: skip
 
 
-def _within(sample: SampleLine, where: str, size: float) -> dict[str, Any]:
+def _within(sample: Mapping[str, Any], where: str, size: float) -> dict[str, Any]:
     """The same line; InputError where its numbers are not possible. size: of the vocabulary."""
     for name, numbers, end in (("tokens", sample.get("tokens"), size), ("calls", [sample.get("calls")], math.inf)):
         if wrong := [n for n in numbers or () if n is not None and not 0 <= n < end]:

@@ -62,8 +62,7 @@ def save_suite(table: "SuiteTable", folder: Path, terminal: Terminal) -> None:
     request = table.request
     assert isinstance(request, EvaluateSuite)
     draws = request.draws if request.draws != table.protocol.draws else None
-    first = next(row.result for row in table.rows if row.result is not None)
-    choices = request.changed("seed") | loaded(table.about, first.protocol)
+    choices = request.changed("seed") | loaded(table.about, table.measured)
     suffix = file_suffix(**request.changed("only", "estimator", "limit"), draws=draws, **choices)
     write_result(terminal, folder / f"suite-{table.suite}-{table.protocol.name}{suffix}.json", table.to_dict())
 

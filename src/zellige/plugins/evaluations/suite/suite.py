@@ -70,9 +70,13 @@ class SuiteTable(Record):
     def kind(self) -> str | None:
         return next((row.result.kind for row in self.rows if row.result is not None), None)
 
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The protocol of the first set that was measured; {} if none was."""
+        return next((row.result.protocol for row in self.rows if row.result is not None), {})
+
     def common(self) -> dict[str, Any]:
-        common = super().common()
-        first = next((row.result.protocol for row in self.rows if row.result is not None), {})
+        common, first = super().common(), self.measured
         return common | {"protocol": common["protocol"] | {key: first[key] for key in ("class",) if key in first}}
 
     def content(self) -> dict[str, Any]:
