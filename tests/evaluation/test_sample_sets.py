@@ -19,8 +19,10 @@ from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.command import GenerateOptions, samples_name
 from zellige.plugins.evaluations.generate.degenerate import fooled_metrics
 from zellige.plugins.evaluations.generate.judge import Judge
+from zellige.plugins.evaluations.generate.request import EvaluateSamples
 from zellige.plugins.evaluations.generate.sample_sets import ScoredSet, Set, Way
 from zellige.plugins.report import sweep as figures
 from zellige.show.record import Record, dumps
@@ -126,6 +128,18 @@ def test_samplers_with_options_of_their_own():
     }.items():
         with pytest.raises(InputError, match=re.escape(message)):
             _ = [sample_sets.with_sampler(m, way) for way in sample_sets.calls(m, base, (2,), (name,))]
+
+
+def test_another_precision_and_block_have_files_of_their_own():
+    """Samples of a rounded network, or in other blocks, do not replace those of the model as it is."""
+    names = {
+        samples_name(EvaluateSamples(count=7), GenerateOptions(run="r", **choice))
+        for choice in ({}, {"precision": "bfloat16"}, {"precision": "int8"}, {"block": 3})
+    }
+    assert len(names) == 4
+    assert samples_name(EvaluateSamples(count=7), GenerateOptions(run="r", precision="int8", out="here")) == (
+        "generate.jsonl"
+    )
 
 
 def test_samples_are_kept_and_judged_again(command, here):

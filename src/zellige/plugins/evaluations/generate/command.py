@@ -60,7 +60,7 @@ def generate(chosen: GenerateOptions, words: Sequence[str], terminal: Terminal, 
         request = replace(request, data=typed_data(chosen, words, model.config.data) or request.data)
     options = {name: value for name, value in asdict(chosen.options).items() if value is not None}
     request = replace(request, options={**(request.options or {}), **options} or None)
-    keep = None if folder is None else partial(write_samples, folder / samples_name(request, chosen.out))
+    keep = None if folder is None else partial(write_samples, folder / samples_name(request, chosen))
     return replace(request, terminal=terminal, device=_device(chosen), keep=keep).run(model)
 
 
@@ -88,16 +88,19 @@ def samples_folder(chosen: GenerateOptions) -> Path | None:
 
 
 # ---------------------------------------------------------------------------------------------------- files
-def samples_name(request: EvaluateSamples, out: str | None) -> str:
+def samples_name(request: EvaluateSamples, chosen: GenerateOptions) -> str:
     """The name of the file of the samples that were drawn by these options."""
-    return f"{NAME}{'' if out is not None else _suffix(request, DRAWN)}.jsonl"
+    return f"{NAME}{_suffix(request, chosen, DRAWN)}.jsonl"
 
 
-def _suffix(request: EvaluateSamples, names: tuple[str, ...]) -> str:
-    """Part of the names of files in a run for the options that differ from the defaults."""
+def _suffix(request: EvaluateSamples, chosen: GenerateOptions, names: tuple[str, ...]) -> str:
+    """Part of the names of files in a run for the options that differ from the defaults; "" with --out."""
+    if chosen.out is not None:
+        return ""
     values = request.changed(*names)
-    if "count" in names:
-        values |= {"top_k": request.top_k, **(request.options or {})}
+    values |= {"top_k": request.top_k, **(request.options or {}), "block": chosen.block}
+    if chosen.precision != "float32":
+        values["precision"] = chosen.precision
     if "distances" in values:
         values["no_distances"] = not values.pop("distances")
     if "samples" in values:
@@ -127,7 +130,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     from .printing import describe_samples, of_cheats, tables
 
     request: Any = record.request
-    stem = f"{NAME}-{record.judge}{'' if chosen.out is not None else _suffix(request, DRAWN + READ)}"
+    stem = f"{NAME}-{record.judge}{_suffix(request, chosen, DRAWN + READ)}"
     make(folder)
     files = [folder / f"{stem}.json"]
     write_file(files[0], as_file(record.to_dict()))
@@ -151,7 +154,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
             write_file(files[-1], svg.getvalue())
     terminal.result(f"  written   {'   '.join(map(path, files))}")
     if not request.samples:
-        samples = path(folder / samples_name(request, chosen.out))
+        samples = path(folder / samples_name(request, chosen))
         option = "--features" if record.of_images else "--judge" if record.of_texts else "--reference"
         terminal.result(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} {option} ...")
 
