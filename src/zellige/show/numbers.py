@@ -35,11 +35,10 @@ def token_rate(per_second: float) -> str:
 
 def flop_rate(per_second: float) -> str:
     """`2.1 GFLOP/s`, `412 TFLOP/s`"""
-    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if per_second >= 0.9995 * size or unit == "M":
-            rate = per_second / size
-            return f"{rate:.0f} {unit}FLOP/s" if rate >= 99.95 else f"{rate:.1f} {unit}FLOP/s"
-    raise AssertionError
+    units = (("P", 1e15), ("T", 1e12), ("G", 1e9))
+    unit, size = next((pair for pair in units if per_second >= 0.9995 * pair[1]), ("M", 1e6))
+    rate = per_second / size
+    return f"{rate:.0f} {unit}FLOP/s" if rate >= 99.95 else f"{rate:.1f} {unit}FLOP/s"
 
 
 def parameters(n: int) -> str:
@@ -55,22 +54,17 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
-    hours, seconds_left = divmod(whole, 3600)
-    return (
-        f"{hours}:{seconds_left // 60:02}:{seconds_left % 60:02}"
-        if hours
-        else f"{seconds_left // 60}:{seconds_left % 60:02}"
-    )
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
 def byte_size(n: float) -> str:
     """Bytes, decimal: `12 kB`, `0.4 MB`, `21.4 GB`."""
     if n < 1000:
         return f"{n:.0f} bytes"
-    for unit, factor in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if n < (1e5 if unit == "kB" else 999.95 * factor) or unit == "GB":
-            return f"{n / factor:.0f} kB" if unit == "kB" else f"{n / factor:.1f} {unit}"
-    raise AssertionError
+    if n < 1e5:
+        return f"{n / 1e3:.0f} kB"
+    return f"{n / 1e6:.1f} MB" if n < 999.95e6 else f"{n / 1e9:.1f} GB"
 
 
 def error(x: float) -> str:
