@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .config import Config
 
 MASK = "<|mask|>"
-_ID = re.compile(r"[\w.-]+/[\w.-]+")
+ID = re.compile(r"[\w.-]+/[\w.-]+")  # of a model: owner/model
 
 
 class Shared(Protocol):
@@ -61,7 +61,7 @@ def upload(save: Callable[[Path], None], repo_id: str, private: bool | None, tok
     Raises:
         InputError: not owner/model; no connection, or not logged in.
     """
-    if not _ID.fullmatch(repo_id):
+    if not ID.fullmatch(repo_id):
         raise InputError(f"'{repo_id}' is not a name on the Hugging Face hub; it must be owner/model")
     from huggingface_hub import HfApi
 
@@ -93,7 +93,7 @@ def complete_tokenizer(folder: Path, method: Method, tokenizer: Tokenizer) -> No
     if not (isinstance(tokenizer, Tokens) and path.is_file()):
         return
     entries = read_json(path) | {"model_max_length": int(method.shape[0])}
-    mask = getattr(getattr(method, "process", None), "mask", None)
+    mask = None if method.process is None else method.process.mask
     if mask == tokenizer.known:  # transformers numbers a token that is not in the vocabulary after all others
         entries["mask_token"] = MASK
     elif mask is not None and mask < tokenizer.known:
@@ -109,10 +109,11 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     Everything stands in the model; only the licence of the weights is the author's to say.
     """
     method, tokenizer, config = model.method, model.tokenizer, model.config
+    mask = None if method.process is None else method.process.mask
     page = (sys.modules[type(method).__module__].__doc__ or type(method).__doc__ or "").strip()
     title = " ".join(page.partition("\n\n")[0].split()).rstrip(".")
     name = repo_id or "PATH"
-    text = getattr(tokenizer, "kind", "text") in ("text", "smiles")
+    text = tokenizer.kind in ("text", "smiles")
     tags = ["discrete-diffusion" if method.parameterization != "next" else "autoregressive", method.name]
     tags += [f"arxiv:{method.paper}"] if method.paper else []
     head = ["library_name: zellige", *([f"license: {license}"] if license else [])]
@@ -125,7 +126,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
         "Time": method.discrete_time or ("continuous" if method.process or method.time_conditioned else "-"),
         "Choices": ", ".join(f"{k} = {v}" for k, v in vars(config.options).items()) or "-",
         "Network": _network(config, method),
-        "Tokenizer": f"{tokenizer.name}, {tokenizer.size:,} tokens{_mask(method)}",
+        "Tokenizer": f"{tokenizer.name}, {tokenizer.size:,} tokens{'' if mask is None else f', mask {mask}'}",
         "Data": corpus,
         "Training": f"{model.about['step']:,} steps" if "step" in model.about else "-",
     }
@@ -138,19 +139,13 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
         "import zellige",
         "",
         f'model = zellige.load("{name}")',
-    ]
-    lines += [
         "print(zellige.sample(model, count=2, seed=0))",
         f'print(zellige.evaluate(model, "{config.data.name}"))',
         "```",
     ]
     owns = f"The weights: {license}." if license else "Of the weights: not stated by their author."
-    lines += [
-        "",
-        "## Licence",
-        "",
-        f"{owns} {'Of the data: ' + source.licence + '. ' if source else ''}Zellige: Apache-2.0.",
-    ]
+    of_data = f"Of the data: {source.licence}. " if source else ""
+    lines += ["", "## Licence", "", f"{owns} {of_data}Zellige: Apache-2.0."]
     return "\n".join([*lines, "", f"Written by Zellige {__version__}."])
 
 
@@ -160,20 +155,12 @@ def _network(config: "Config", method: Method) -> str:
     return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}{rounded}"
 
 
-def _mask(method: Method) -> str:
-    mask = getattr(getattr(method, "process", None), "mask", None)
-    return "" if mask is None else f", mask {mask}"
-
-
 def _results(model: Shared) -> list[Path]:
     """The files that `zellige evaluate` wrote beside a model: of int8 weights if the model has such, else of others."""
     files = [] if model.source is None else sorted(model.source.glob(EVALUATIONS))
-    rounded = model.method.precision == "int8"
-    return [file for file in files if _of_int8(read_json(file).get("protocol")) == rounded]
-
-
-def _of_int8(protocol: object) -> bool:
-    return isinstance(protocol, dict) and protocol.get("network") == "int8"
+    protocols = [read_json(file).get("protocol") for file in files]
+    rounded = [isinstance(protocol, dict) and protocol.get("network") == "int8" for protocol in protocols]
+    return [file for file, is_int8 in zip(files, rounded) if is_int8 == (model.method.precision == "int8")]
 
 
 def _numbers(model: Shared) -> list[str]:

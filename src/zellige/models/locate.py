@@ -1,7 +1,6 @@
 """From a path, a run, a name or a hub id to the folder that holds a model."""
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, MODEL
 from .checkpoint.pickles import refuse_pickle
 from .checkpoint.read import named_checkpoint
 from .published import is_published
-
-_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
@@ -38,7 +35,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         where = f"'{shown(folder.parent)}'" if folder.name in MODEL else f"of a model, which holds {CONFIG}"
         raise InputError(f"'{shown(folder)}' is a file; give the folder {where}")
     if not folder.is_dir():
-        if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
+        if hub.ID.fullmatch(str(path)) and not folder.parent.is_dir():
             return download(str(path))
         raise InputError(f"no run or model at '{path}'; {_near(folder)}")
     points = folder / CHECKPOINTS

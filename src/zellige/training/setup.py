@@ -228,7 +228,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     if published.is_published(folder):
         layouts = published.plugin()
         model = layouts.read(folder, name, system=layouts.beginning(folder, of))
-        of_network = _of_network(model.about) if model.config.network else {}
+        of_network = publication(model.about) if model.config.network else {}
         return Start(name, model.config, model.tokenizer, model.method.state_dict, of_network)
     check_sums(folder, CONFIG, *TOKENIZER)
     cls = method if read_config(folder).get("method") == of else None
@@ -241,7 +241,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
         check_sums(folder, *MODEL)
         return load_weights(folder)
 
-    of_network = _of_network(about) if config.network else {}
+    of_network = publication(about) if config.network else {}
     return Start(name, replace(config, adapter=None), load_tokenizer(folder), weights, of_network)
 
 
@@ -251,8 +251,8 @@ def refuse_int8(config: Config, name: str) -> None:
         raise InputError(f"'{name}' has weights rounded to int8, which are not trained; take the model it was made of")
 
 
-def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Publication of a network, without the names of its weights: a run trains them further."""
+def publication(about: Mapping[str, Any]) -> dict[str, Any]:
+    """How a model was published, without which of its weights it has: a run trains them further."""
     return {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
 
 

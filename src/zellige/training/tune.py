@@ -93,17 +93,13 @@ class Tuning(Session):
         sizes = [(p.numel(), p.requires_grad) for p in method.parameters()]
         trained = sum(number for number, is_trained in sizes if is_trained)
         parameters = sum(number for number, is_trained in sizes if not is_trained)
-        return method, config, of_base(self.base) | about | {"trained": trained, "parameters": parameters}
+        publication = setup.publication(self.base.about)
+        of_base = {"published": publication} if publication else {}
+        return method, config, of_base | about | {"trained": trained, "parameters": parameters}
 
     def sampling_defaults(self, method: Method, tokenizer: Tokenizer) -> dict[str, Any]:
         """The defaults of the base; where it has none, those of any training."""
         return self.base.defaults or super().sampling_defaults(method, tokenizer)
-
-
-def of_base(base: Model) -> dict[str, Any]:
-    """What a run knows of its base's publication: enough to write it in its layout again."""
-    published = {name: value for name, value in base.about.get("published", {}).items() if name != "weights"}
-    return {"published": published} if published else {}
 
 
 def pinned(name: str) -> str:
