@@ -68,8 +68,8 @@ def end_token(tokenizer: Tokenizer, documents: bool = False) -> int | None:
     No character does; but a line end ends a text that has a row to itself, such as a molecule, and the text of a model
     trained on `documents`.
     """
-    token = getattr(tokenizer, "separator", None)
-    ends = getattr(tokenizer, "unit", "token") == "token" or bool(getattr(tokenizer, "shape", ()))
+    token = tokenizer.separator
+    ends = tokenizer.unit == "token" or tokenizer.shape
     return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None
 
 

@@ -110,7 +110,7 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
         )
     parts: list[str | int] = []
     tokens: list[int] = []
-    if getattr(tokenizer, "unit", "token") == "char":
+    if tokenizer.unit == "char":
         # encoded as a whole, so that an error names the position in the text
         stand_in = tokenizer.decode([0])
         plain = text.replace(spans[0], stand_in * len(spans[0])) if spans else text

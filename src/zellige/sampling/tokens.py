@@ -73,7 +73,7 @@ def fixed_tokens(
         gaps: whether GAP, any number of tokens, may be among them.
         name: the field that gives them.
     """
-    rows = flat_rows(whole_numbers(name, fixed).cpu(), getattr(tokenizer, "shape", ()))
+    rows = flat_rows(whole_numbers(name, fixed).cpu(), tokenizer.shape)
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
         raise InputError(f"`{name}` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
@@ -87,8 +87,7 @@ def fixed_tokens(
         wrong = low if low < -1 else high
         free = "" if name == "reconstruct" else ", and -1 where one is free"
         raise InputError(f"`{name}` holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}{free}")
-    mask = getattr(tokenizer, "mask", None)
-    if mask is not None and bool((rows == mask).any()):
+    if (mask := tokenizer.mask) is not None and bool((rows == mask).any()):
         use = "give the token itself" if name == "reconstruct" else "give -1 where a token is free"
         raise InputError(f"`{name}` holds {mask:,}, the mask; {use}")
     if not N or count % N:
@@ -109,7 +108,7 @@ def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Mo
         rows = [tokenizer.encode(text) for text in texts]
         if len({len(row) for row in rows}) > 1:
             raise InputError("the texts of `reconstruct` have several lengths in tokens; give texts of one length")
-    rows = flat_rows(whole_numbers("reconstruct", rows).cpu(), getattr(tokenizer, "shape", ()))
+    rows = flat_rows(whole_numbers("reconstruct", rows).cpu(), tokenizer.shape)
     width = int(rows.shape[-1])
     if length not in (None, width):
         raise InputError(f"`reconstruct` has {width:,} tokens and `length` is {length:,}; leave it out")
@@ -145,7 +144,7 @@ def before_word(tokenizer: Tokenizer, text: str) -> str:
     never seen them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin
     with those of `text`.
     """
-    if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
+    if tokenizer.unit != "token" or not text.endswith(" ") or not text.strip():
         return text
     tokens, last = tokenizer.encode(text), text.split()[-1]
     longer = [tokenizer.encode(text + word)[: len(tokens)] for word in {last, last.lower()}]  # a name may join no blank

@@ -42,7 +42,7 @@ def of(tokenizer: Tokenizer) -> Modality:
     """Display of the sequences of a tokenizer."""
     if display := getattr(tokenizer, "display", ""):
         return named(display)(tokenizer)
-    return KINDS[getattr(tokenizer, "kind", "text")](tokenizer)
+    return KINDS[tokenizer.kind](tokenizer)
 
 
 def suffixes() -> list[str]:

@@ -73,7 +73,7 @@ def added(tokenizer: Tokenizer, before: list[int], tokens: list[int]) -> str:
 
 
 def _piece(tokenizer: Tokenizer) -> Callable[[int], str]:
-    if getattr(tokenizer, "unit", "token") == "char":
+    if tokenizer.unit == "char":
         return cache(lambda token: tokenizer.decode([token]))
     anchor = next((i for i in range(min(tokenizer.size, 5000)) if tokenizer.decode([i]).strip().isalnum()), None)
     return cache(lambda token: added(tokenizer, [] if anchor is None else [anchor], [token]))
