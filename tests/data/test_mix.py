@@ -73,7 +73,7 @@ def test_each_block_has_its_shares_and_each_source_its_epochs(sources, large, mo
     monkeypatch.setattr("zellige.training.order.LARGE", large)
     block, total = sum(share for _, share in sources), 400
     order = Order(sources, 3)
-    drawn = [order.row(n) for n in range(total)]
+    drawn = [order.draw(n)[0] for n in range(total)]
     firsts = np.cumsum([0, *(rows for rows, _ in sources)])
     of = np.searchsorted(firsts, drawn, "right") - 1
     for begin in range(0, total, block):
@@ -85,8 +85,8 @@ def test_each_block_has_its_shares_and_each_source_its_epochs(sources, large, mo
             assert sorted(own[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
         assert epochs(sources, total)[source] == pytest.approx(len(own) / rows, abs=block / rows)
     fresh = Order(sources, 3)  # from any row on, asked in any order
-    assert [fresh.row(n) for n in reversed(range(total))] == drawn[::-1]
-    assert [Order(sources, 4).row(n) for n in range(total)] != drawn
+    assert [fresh.draw(n)[0] for n in reversed(range(total))] == drawn[::-1]
+    assert [Order(sources, 4).draw(n)[0] for n in range(total)] != drawn
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 9, 10, 1000])

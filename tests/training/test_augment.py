@@ -155,7 +155,7 @@ def test_crops_begin_at_every_token_and_each_comes_once_an_epoch(alphabet):
     assert rows.tokens_total == 8 * len(rows)
     order = Order(rows.sources, seed=3)
     for epoch in range(2):
-        drawn = [order.row(epoch * len(rows) + n) for n in range(len(rows))]
+        drawn = [order.draw(epoch * len(rows) + n)[0] for n in range(len(rows))]
         assert sorted(drawn) == [*range(len(rows))]
         assert drawn != sorted(drawn)
     assert len(corpus.validation) == len(corpus.validation.array())  # what is judged stands where it was cut

@@ -59,10 +59,6 @@ class Order:
         self.shuffled: dict[int, tuple[int, torch.Tensor]] = {}  # by source: an epoch and its order
         self.places: tuple[int, list[tuple[int, int]]] = (-1, [(0, 0)])
 
-    def row(self, n: int) -> int:
-        """The n-th row."""
-        return self.draw(n)[0]
-
     def draw(self, n: int) -> tuple[int, int]:
         """The n-th row, and the epoch of its source."""
         block, place = divmod(n, self.block)
