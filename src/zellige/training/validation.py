@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,13 +107,8 @@ class Validation:
         steps = admissible(self.model.method, self.train.sample_steps)
         samples = collect(watch_some(self.model, self.train.samples, steps=steps, seed=seed))
         if first:
-            rows = zip(samples.texts, samples.tokens, samples.calls, samples.classes)
-            lines = (
-                {"text": x, "tokens": y, "seed": seed, "calls": c, "prompt": None}
-                | ({"class": k} if k is not None else {})
-                for x, y, c, k in rows
-            )
-            write_samples(self.folder, step, lines)
+            lines = replace(samples, summary=None).lines()
+            write_samples(self.folder, step, (line | {"seed": seed} for line in lines))
             if not kind.running:
                 kind.save(samples_file(self.folder, step, kind.suffixes[0]), samples.tokens)
         return samples.texts if kind.running else []
