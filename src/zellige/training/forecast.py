@@ -244,13 +244,14 @@ def of_several(
     if times:
         threads = counted(torch.get_num_threads(), "thread")
         line += f" will take about {_about(sum(times) / len(times) * number)} in all on this CPU ({threads}) at its current load"
-    line += "; for all steps: `train.minutes` 0" if fewer else ""
-    return line + (f"; for a larger network: `size` {', '.join(names)}" if (names := larger(size)) else "")
+    return line + _otherwise(fewer, size)
 
 
-def larger(size: str) -> list[str]:
-    """The sizes above this one; none where none is given."""
-    return [*SIZES][[*SIZES].index(size) + 1 :] if size else []
+def _otherwise(fewer: bool, size: str) -> str:
+    """What else can be asked for: all steps, where these are fewer, and the larger sizes, where one is given."""
+    larger = [*SIZES][[*SIZES].index(size) + 1 :] if size else []
+    text = "; for all steps: `train.minutes` 0" if fewer else ""
+    return text + (f"; for a larger network: `size` {', '.join(larger)}" if larger else "")
 
 
 def forecast(
@@ -277,10 +278,8 @@ def forecast(
     fewer = whole > config.train.steps
     steps = f"{count(steps)} of {count(whole)}" if fewer else count(steps)
     takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) at its current load"
-    takes += "; for all steps: `train.minutes` 0" if fewer else ""
-    more = f"; for a larger network: `size` {', '.join(names)}" if (names := larger(size)) else ""
     preset = setup.described(size, config, type(method), bool(tokenizer.shape))
-    lines = [f"{preset}: {takes}{more}"]
+    lines = [f"{preset}: {takes}{_otherwise(fewer, size)}"]
     if left > LONG and not step:
         line = half_an_hour(config, method, tokenizer, per_row, clock)
         lines += [f"note: to finish in about half an hour, run instead:\n  {line}"] if line else []
