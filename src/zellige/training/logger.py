@@ -2,9 +2,11 @@
 
 import contextlib
 import csv
+import importlib.util
 import io
 import json
 import logging
+import shlex
 import sys
 import time
 import warnings
@@ -132,15 +134,11 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
 
 def require_wandb() -> None:
     """InputError where Weights & Biases is not installed."""
-    import importlib.util
-
     if importlib.util.find_spec("wandb") is None:
         raise not_installed("`train.wandb`", "wandb", "wandb")
 
 
 def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
-    import importlib
-
     wandb = importlib.import_module("wandb")
     file = folder / WANDB
     before = file.read_text(encoding="utf-8").strip() if resume and file.is_file() else None
@@ -201,8 +199,6 @@ def log(folder: Path, text: str) -> None:
 
 def typed_command() -> str | None:
     """The command line that this is, if it is one of Zellige's."""
-    import shlex
-
     name = Path(sys.argv[0]).name
     if name == "zellige" or (name == "__main__.py" and Path(sys.argv[0]).parent.name == "zellige"):
         return shlex.join(["zellige", *sys.argv[1:]])
