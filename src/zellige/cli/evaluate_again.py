@@ -28,7 +28,7 @@ from typing import Any
 
 from ..base.errors import InputError, quoted
 from ..base.requests import Request
-from ..show.numbers import columns, counted, path, pm
+from ..show.numbers import SIGN, columns, counted, path, pm
 from ..show.progress import Bar
 from ..show.record import SENSES, Figure, Record, json_record, read_document, record_of
 from ..show.terminal import Terminal
@@ -337,15 +337,11 @@ def compared(claim: Claim, ours: Figure) -> tuple[str, str]:
 
 def describe_audit(claims: Sequence[Claim], rows: Sequence[dict[str, Any]]) -> list[str]:
     """The table as it is printed, then why, a line each."""
-    sign = {"bound": "≤ ", "estimate": "≈ ", "exact": "= ", "lower": "≥ "}
     body = [("", "claim", "claimed", "ours (95%)", "verdict")]
     for number, (claim, row) in enumerate(zip(claims, rows), 1):
-        own_number = row["ours"]
-        value = (
-            "-"
-            if own_number is None
-            else f"{sign.get(own_number['kind'], '')}{pm(own_number['value'], own_number['half'])}"
-        )
+        value = "-"
+        if ours := row["ours"]:
+            value = f"{SIGN.get(ours['kind'], '')} {pm(ours['value'], ours['half'])}".strip()
         subject = " ".join(filter(None, (claim.model, claim.data, claim.protocol)))
         body.append((str(number), subject, f"{claim.text} {claim.unit}", value, row["verdict"]))
     taken = [max(map(len, column)) + 2 for i, column in enumerate(zip(*body)) if i != 1]

@@ -68,29 +68,23 @@ def describe(result: Result) -> list[str]:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
         lines += _both(result)
-        lines += textwrap.wrap(_bounded_samplers(result), 80, initial_indent="    ", subsequent_indent="    ")
+        lines += _indented(_bounded_samplers(result))
     counts = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.undetermined:
-        lines += textwrap.wrap(
-            f"{counts.strip()}; the interval is {result.undetermined}",
-            80,
-            initial_indent="    ",
-            subsequent_indent="    ",
-        )
+        lines += _indented(f"{counts.strip()}; the interval is {result.undetermined}")
     elif result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
     elif result.draws == 1:
         lines.append(f"{counts}; --draws 2 or more shows how much of the interval is from the draws")
     elif result.between is None:
         lines.append(f"{counts}: no interval over the draws alone, as that needs")
-        lines.append(f"    {FREEDOM} degrees of freedom{_freedom(result)}; take more texts or draws")
+        has = "" if result.freedom is None else f" and has {result.freedom}"
+        lines.append(f"    {FREEDOM} degrees of freedom{has}; take more texts or draws")
     else:
         lines.append(f"{counts}; {percent(result.between)} of the variance lies between the texts,")
         half = half_width(result.floor)
-        text = (
-            f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
-        )
-        lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
+        share = percent(1 - result.between)
+        lines += _indented(f"{share} in the draws: ever more draws would narrow the interval to about ± {half}")
     protocol = [str(p[key]) for key in ("packing", "tokenizer", "separators", "time", "class") if key in p]
     protocol += [f"{key} {p[key]}" for key in ("network", "bound", "trained by") if key in p]
     protocol += [f"averaged over {count(p['symmetries'])} symmetries"] if "symmetries" in p else []
@@ -98,6 +92,10 @@ def describe(result: Result) -> list[str]:
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
     return lines
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
 
 
 def tasks(shares: dict[str, Proportion]) -> list[str]:
@@ -121,14 +119,15 @@ def _bounded_samplers(result: Result) -> str:
 
 def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
-    half, draws = (half_width(h) for h in (result.half, result.draws_half))
     if result.undetermined:
         return []
-    lines = [f"    ± {half} over the population of texts, ± {draws} over draws of these texts"]
-    if result.between is None:
-        lines = [f"    ± {half} over the population of texts and draws"]
     if result.kind == "exact":
-        lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
+        rest = "; for these texts it is exact"
+    elif result.between is None:
+        rest = " and draws"
+    else:
+        rest = f", ± {half_width(result.draws_half)} over draws of these texts"
+    lines = [f"    ± {half_width(result.half)} over the population of texts{rest}"]
     per_sequence = result.per_sequence
     if per_sequence is not None:
         mean = perplexity(per_sequence.value, per_sequence.half, result.per, result.kind)
@@ -152,7 +151,3 @@ def write(folder: Path, result: Result, terminal: Terminal) -> Path:
             terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own_file)}")
     result.save(file)
     return file
-
-
-def _freedom(result: Result) -> str:
-    return "" if result.freedom is None else f" and has {result.freedom}"
