@@ -269,8 +269,6 @@ def _rule(hint: Annotation, name: str) -> tuple[_Check, str] | None:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return None
-    if origin is typing.Annotated:
-        return _rule(inner[0], name)
     if origin in (Union, types.UnionType):
         rules = [_rule(part, name) for part in inner]
         if None in rules:

@@ -4,7 +4,7 @@ Each field is declared here once, with its help, its range and its default. Requ
 the command line, the web page, the endpoint and the harness read them. Importing this file imports no torch.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
@@ -89,12 +89,11 @@ class Decoding:
         values = {name: getattr(self, name) for name in DECODING}
         return {name: value for name, value in values.items() if value is not None} | dict(self.options or {})
 
-    def sampler_for(self, method: "Method", end: int | None = None, beside: Collection[str] = ()) -> "Sampler":
+    def sampler_for(self, method: "Method", end: int | None = None) -> "Sampler":
         """The sampler for a method.
 
         Args:
             end: the token that ends a text, where the sampler stops at one and no option names it.
-            beside: more names that a caller may have meant by an unknown option.
 
         Raises:
             InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it
@@ -102,17 +101,9 @@ class Decoding:
         """
         from ..samplers import choose_sampler
 
-        options = {"top_k": self.top_k} if self.top_k is not None else {}
+        options = {**({} if self.top_k is None else {"top_k": self.top_k}), **(self.options or {})}
         names = [field.name for field in fields(self) if field.name not in ("options", "around")]
-        return choose_sampler(
-            self.sampler,
-            method,
-            self.temperature,
-            self.top_p,
-            {**options, **(self.options or {})},
-            end,
-            [*names, *beside],
-        )
+        return choose_sampler(self.sampler, method, self.temperature, self.top_p, options, end, names)
 
 
 def described(values: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-import torch
 from torch import Tensor, nn
 
 from ...base.errors import InputError, some
@@ -80,7 +79,7 @@ def check_sums(folder: Path, *names: str) -> None:
             raise InputError(f"'{shown(file)}' has changed since it was written ({CHECKSUMS}); {_ACCEPT}")
 
 
-def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read the named tensors of a safetensors file, and its metadata.
 
     Raises:
@@ -89,7 +88,7 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, "pt", device=str(device)) as file:
+        with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError) as problem:
         header(path)  # says more of a file that is missing, truncated or a pickle
