@@ -185,6 +185,8 @@ class Trajectory:
         """The states of the samples of these numbers, with the random numbers of the attempt."""
         method, count = self.model.method, self.count
         device = device_of(method)
+        again = (attempt,) if attempt else ()
+        seeds = [mix(*pair, *again) for pair in seed_pairs(self.seed, numbers.tolist())]
         rows_of = lambda values: values[numbers * len(values) // count].to(device)  # noqa: E731
         return run(
             self.sampler,
@@ -192,15 +194,11 @@ class Trajectory:
             (len(numbers), self.length),
             self.grid,
             fixed=None if self.fixed is None else rows_of(self.fixed),
-            generator=Streams(self._seeds(numbers, attempt), device),
+            generator=Streams(seeds, device),
             condition=None if self.condition is None else rows_of(self.condition),
             around=functools.partial(wrapped, wrappers=self.wrappers) if self.wrappers else None,
             begin=None if self.begin is None else (rows_of(self.begin), self.noise),
         )
-
-    def _seeds(self, numbers: Tensor, attempt: int) -> list[int]:
-        """The seed of each sample's stream."""
-        return [mix(*pair, *([attempt] if attempt else [])) for pair in seed_pairs(self.seed, numbers.tolist())]
 
 
 def wrapped(method: Any, wrappers: Sequence[Callable[[Any], Any]]) -> Any:
