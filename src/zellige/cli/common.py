@@ -158,7 +158,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
 
     note: print that a model is an included one.
     """
-    method, device = chosen.method, chosen.device
+    device = chosen.device
     if not run:
         raise InputError(f"{what} needs a run; e.g. zellige {what} runs/demo")
     with terminal.waiting("loading"):
@@ -169,14 +169,15 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
 
         if device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
-        device_name = "cuda" if device == "auto" and torch.cuda.is_available() else device
-        if device_name == "cuda":  # of several processes on a machine each has its own
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda":  # of several processes on a machine each has its own
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
-        cls = own_class(method) if method else None
+        cls = own_class(chosen.method) if chosen.method else None
         model = load(
             run,
             method=None if isinstance(cls, str) else cls,
-            device="cpu" if device_name == "auto" else device_name,
+            device=device,
             head=chosen.head,
             base=chosen.base,
             **({} if chosen.block is None else {"block": chosen.block}),
