@@ -362,9 +362,9 @@ def test_frames_of_a_text_that_grows(name):
     revealed = torch.stack([f.new for f in (*frames, last)]).sum(0)
     assert torch.equal(revealed, (~last.fixed).long())
     assert last.reached == [60, 60]
-    picture = picture_of(frames[len(frames) // 2], 1)
+    picture = picture_of(frames[len(frames) // 2])
     assert picture.total == 60
-    assert len(picture.pieces) == len(picture.marks) == frames[len(frames) // 2].reached[1] < 60
+    assert len(picture.pieces) == len(picture.marks) == frames[len(frames) // 2].reached[0] < 60
 
 
 def test_a_growing_picture_shows_its_end():
@@ -520,8 +520,8 @@ def test_what_was_filled_is_told_from_what_was_given():
     assert gaps.pieces(tokens, tk.Characters(tk.TEXT8)) == [("a", False), ("x", True), ("b", False), ("yz", True)]
     frame = list(zellige.watch(model(), fixed=gaps.fixed, alone=True, steps=4))[-1]
     watch = Watch(Terminal(io.StringIO(), io.StringIO(), environ={}))
-    assert re.fullmatch(r"  a\[.\]b\[..\]", watch.lines(picture_of(frame, 0, 5, brackets=True))[1])
-    assert re.fullmatch(r"  a.b..", watch.lines(picture_of(frame, 0, 5))[1])
+    assert re.fullmatch(r"  a\[.\]b\[..\]", watch.lines(picture_of(frame, 5, brackets=True))[1])
+    assert re.fullmatch(r"  a.b..", watch.lines(picture_of(frame, 5))[1])
 
 
 @pytest.mark.parametrize(

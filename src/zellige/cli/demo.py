@@ -3,6 +3,7 @@
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
+import contextlib
 import dataclasses
 import math
 import signal
@@ -233,11 +234,8 @@ class _Parts:
         from ..sampling.samples import collect
         from .viewer import Viewer
 
-        viewer = Viewer(self.terminal, keep=False)
-        try:
+        with contextlib.closing(Viewer(self.terminal, keep=False)) as viewer:
             samples = collect(watch(self.model, seed=self.seed), viewer if self.terminal.motion else None)
-        finally:
-            viewer.close()
         self.terminal.say("\n4 write     the whole story")
         story = samples.texts[0]
         self.terminal.result()

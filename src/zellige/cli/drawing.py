@@ -1,5 +1,6 @@
 """`zellige sample` and `zellige infill`: their options, how samples are drawn, shown and written."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -7,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..base.errors import InputError
+from ..base.errors import InputError, either
 from ..base.processes import this_process, threads_for
 from ..base.requests import declared, inline, option
 from ..base.trust import refuse_remote
@@ -145,15 +146,16 @@ def draw(
     assert samples is not None
     labels = [label for label in samples.classes if label is not None]
     panels = Panels(kind, samples.tokens, row, labels)
+    files: list[Path] = []
     if film is not None:
         files = film.close()
     elif out is not None:
         files = panels.write(out, samples.made_by(request))
     elif masked_text is not None:
         pieces = [masked_text.pieces(tokens, model.tokenizer) for tokens in samples.tokens]
-        files = show_filled(terminal, pieces, getattr(chosen, "mark", ""))
+        show_filled(terminal, pieces, getattr(chosen, "mark", ""))
     else:
-        files = panels.show(terminal, samples.texts)
+        panels.show(terminal, samples.texts)
     for verdict in panels.verdicts:
         terminal.result(verdict)
     terminal.say(str(samples))
@@ -174,8 +176,9 @@ def _note(request: "Sample | Infill", model: "Model", terminal: Terminal) -> Non
     from ..models.ends import counts_of_lengths
     from ..sampling.masked_text import approximate
 
-    prompt = request.prompt if isinstance(request, Sample) else None
+    prompt, chats = None, False
     if isinstance(request, Sample):
+        prompt, chats = request.prompt, request.chat
         trajectory = request.trajectory(model, request.best_of or 1)
         trajectory.frames()
         if trajectory.lengths:
@@ -186,7 +189,7 @@ def _note(request: "Sample | Infill", model: "Model", terminal: Terminal) -> Non
             )
     if (note := approximate(model)) and (prompt or not isinstance(request, Sample)):
         terminal.note(note)
-    if prompt and isinstance(request, Sample) and request.chat:
+    if prompt and chats:
         if note := chat.note(model.tokenizer):
             terminal.note(note)
     elif prompt:
@@ -256,11 +259,9 @@ def _seen(
     from .viewer import Viewer
 
     if chosen.watch:
-        viewer = Viewer(terminal, length, brackets=getattr(chosen, "mark", "") == "brackets")
-        try:
+        brackets = getattr(chosen, "mark", "") == "brackets"
+        with contextlib.closing(Viewer(terminal, length, brackets=brackets)) as viewer:
             return request.run(model, each(*writers, viewer))
-        finally:
-            viewer.close()
     with Bar(terminal, command, 1, "steps") as bar:
 
         def count_step(frame: "Frame") -> None:
@@ -280,7 +281,7 @@ def each(*functions: "Callable[[Frame], None]") -> "Callable[[Frame], None]":
     return see
 
 
-def show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark: str) -> list[Path]:
+def show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark: str) -> None:
     """Texts on stdout in pieces, (text, whether it was filled in), the filled ones marked."""
     for pieces in texts:
         if mark == "brackets":
@@ -296,7 +297,6 @@ def show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark:
             for line in rest:
                 lines.append([(line, look)])
         terminal.picture(lines)
-    return []
 
 
 def _out(name: str | None) -> Path | None:
@@ -309,9 +309,7 @@ def _out(name: str | None) -> Path | None:
 
     suffixes_known, suffix = [*suffixes(), *FILMS], Path(name).suffix
     if suffix not in suffixes_known:
-        raise InputError(
-            f"--out {name} has an unknown ending; use {', '.join(suffixes_known[:-1])} or {suffixes_known[-1]}"
-        )
+        raise InputError(f"--out {name} has an unknown ending; use {either(suffixes_known)}")
     if suffix in FILMS:
         require_film(suffix, f"`out` x{suffix}")
     return writable(name, "--out")
@@ -357,14 +355,13 @@ class Panels:
         truth = None if self.row.truth is None else self.row.truth.tolist()
         return {"given": self.row.fixed.tolist(), "truth": truth, "verdicts": self.verdicts}
 
-    def show(self, terminal: Terminal, texts: list[str]) -> list[Path]:
+    def show(self, terminal: Terminal, texts: list[str]) -> None:
         """Show the rows on stdout. Without colours images are numbers, for a program that reads them in a pipe."""
         if self.kind.running or (self.kind.colours and not terminal.out_hues):
             for text in texts if self.kind.running or not terminal.out_tty else ():
                 terminal.data(text)
         else:
             terminal.picture(self.kind.lines(self.rows, self.captions, self.fixed))
-        return []
 
     def write(self, out: Path, samples: "Samples") -> list[Path]:
         """Write a file, or several; a picture shows the given part and the true row too,

@@ -3,6 +3,7 @@
 A recipe (`--recipe NAME`) says the method, and is the default of every option.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import time
@@ -181,11 +182,8 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     request, _ = choose(words, terminal)
     with terminal.waiting("reading" if request.epochs is not None else "starting"):
         complete = request.filled()
-    progress = TrainingBar(terminal)
-    try:
+    with contextlib.closing(TrainingBar(terminal)) as progress:
         finished_run = complete.start(progress)
-    finally:
-        progress.close()
     trained(terminal, finished_run, complete.method_class)
     put_json(terminal, finished_run.to_dict() | {"seconds": time.monotonic() - began})
     return 0

@@ -1,5 +1,6 @@
 """`zellige tune MODEL`: an adapter of a model, trained on other data."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,14 +48,10 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
         if section in ("data", "train")
     }
     request = replace(arguments.request, settings=settings)
-    progress = TrainingBar(terminal)
-    try:
+    with contextlib.closing(TrainingBar(terminal)) as progress:
         with terminal.waiting("loading"):
             tuning = request.session(arguments.model or None, progress)
         run = tuning.run().made_by(request.saved())
-    finally:
-        progress.close()
-    export = f"zellige export {path(run.folder)} --out merged"
-    trained(terminal, run, then=export)
+    trained(terminal, run, then=f"zellige export {path(run.folder)} --out merged")
     put_json(terminal, run.to_dict() | {"seconds": time.monotonic() - began})
     return 0

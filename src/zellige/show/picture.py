@@ -1,5 +1,6 @@
 """Tokens appearing: frames of a sample, drawn in place."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -12,7 +13,7 @@ import numpy as np
 
 from .numbers import cells, count, escape
 from .progress import gauge
-from .style import MARKS, Line, Mark, painted
+from .style import MARKS, UNSEEN, Line, Mark, painted
 from .terminal import Terminal
 
 
@@ -34,22 +35,21 @@ class Watch:
     """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one
     stays unless `keep` is False.
 
-    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text. An
-    image is shown in pixels where the terminal can, over blank lines.
+    Where nothing can move, the pictures are printed one after another. An image is shown in pixels where the terminal
+    can, over blank lines.
     """
 
+    INDENT = "  "  # before the lines of text
     RATE = 12.0
     HIGH = 20  # lines
     numbers = itertools.count()
 
-    def __init__(
-        self, terminal: Terminal, *, indent: str = "  ", hold: float = 0.0, keep: bool = True, clock=time.monotonic
-    ):
-        self.terminal, self.indent, self.keep, self.clock = terminal, indent, keep, clock
+    def __init__(self, terminal: Terminal, *, hold: float = 0.0, keep: bool = True, clock=time.monotonic):
+        self.terminal, self.keep, self.clock = terminal, keep, clock
         self.hold = hold  # seconds that a picture stays at least, so that a fast model can be followed
         self.picture: Picture | None = None
         self.drawn = -math.inf
-        self._context: Any = None
+        self._stack = contextlib.ExitStack()  # closes `_live`
         self._live: Any = None
         self._number = (os.getpid() << 8) + next(self.numbers)  # of the picture: other images on the screen stay
 
@@ -66,8 +66,8 @@ class Watch:
             return
         if self._live is None:
             draw = lambda: "\n".join(self.lines(self.picture))  # noqa: E731
-            self._context = self.terminal.live(draw, over=self._pixels, keep=self.keep, every=0)
-            self._live = self._context.__enter__()
+            live = self.terminal.live(draw, over=self._pixels, keep=self.keep, every=0)
+            self._live = self._stack.enter_context(live)
         now = self.clock()
         if last or now - self.drawn >= 1 / self.RATE:
             self._live.refresh()
@@ -76,9 +76,11 @@ class Watch:
             time.sleep(self.hold)
 
     def __exit__(self, *failure) -> None:
-        if self._context is not None:
-            self._context.__exit__(*failure)
-            self._context = self._live = None
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+        self._live = None
 
     def lines(self, picture: Picture | None) -> list[str]:
         """The picture as lines, with ANSI styles where there are any."""
@@ -89,7 +91,7 @@ class Watch:
         if picture.pixels is not None and (graphics := self.terminal.graphics):
             text, limit = [""] * graphics.rows(picture.pixels, *self._room), self._room[1]
         elif picture.block is None:
-            text, limit = self._wrap(picture, width - len(self.indent) - 1), min(self.HIGH, high or self.HIGH) - 2
+            text, limit = self._wrap(picture, width - len(self.INDENT) - 1), min(self.HIGH, high or self.HIGH) - 2
         else:
             text = painted(picture.block, self.terminal.styled and self.terminal.unicode, self.terminal.hues)
             limit = len(text) if high is None else high - 2
@@ -98,7 +100,7 @@ class Watch:
             grown = picture.total is not None
             text = [f"{left} before", *text[1 - limit :]] if grown else [*text[: limit - 1], f"{left} more"]
         new = sum(mark == "new" for mark in picture.marks)
-        mask_count = sum(mark in ("masked", "again") for mark in picture.marks)
+        mask_count = sum(mark in UNSEEN for mark in picture.marks)
         shown_count, total = len(picture.marks) - mask_count, picture.total or max(len(picture.marks), 1)
         has_style = self.terminal.styled and self.terminal.unicode
         counts = (
@@ -109,13 +111,13 @@ class Watch:
         if room >= 5:
             dim = (lambda s: self.terminal.paint(s, "dim")) if has_style else (lambda s: s)
             foot = f"{gauge(shown_count / total, room, not has_style, dim)} {foot}"
-        return [picture.head, *(self.indent + line for line in text), foot]
+        return [picture.head, *(self.INDENT + line for line in text), foot]
 
     @property
     def _room(self) -> tuple[int, int]:
         """Columns and lines that there are for pixels, between head and foot."""
         lines = min(self.HIGH, max(self.terminal.height - 1, 4)) - 2
-        return min(self.terminal.width, 80) - len(self.indent) - 1, lines
+        return min(self.terminal.width, 80) - len(self.INDENT) - 1, lines
 
     def _pixels(self) -> str:
         """Escape sequences that draw the picture's pixels over its blank lines, and move back to the end of the foot;
@@ -124,7 +126,7 @@ class Watch:
         if pixels is None or (graphics := self.terminal.graphics) is None:
             return ""
         rows, sequence = graphics.rows(pixels, *self._room), graphics.draw(pixels, *self._room, self._number)
-        return f"\x1b7\x1b[{rows}A\r\x1b[{len(self.indent)}C{sequence}\x1b8"
+        return f"\x1b7\x1b[{rows}A\r\x1b[{len(self.INDENT)}C{sequence}\x1b8"
 
     def _wrap(self, picture: Picture, width: int) -> list[str]:
         """Cut into lines by cells, not words: a token that appears must not move the others."""
@@ -154,6 +156,6 @@ class Watch:
                 inside = not inside
                 yield "[" if inside else "]", ""
             style = MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
-            yield "·" if mark in ("masked", "again") else escape(piece, keep="\n"), style
+            yield "·" if mark in UNSEEN else escape(piece, keep="\n"), style
         if inside:
             yield "]", ""

@@ -1,5 +1,6 @@
 """Bars: a moving line on a terminal, now and then a plain one elsewhere."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,18 +60,15 @@ class Bar:
         self.as_text = as_text  # how a number of pieces is written
         self.done, self.detail, self.started = 0, "", clock()
         self.pace = Pace(self.total, clock, first=2.0)
-        self._context: Any = None
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Bar":
         if self.terminal.motion:
-            self._context = self.terminal.live(self._draw)
-            self._context.__enter__()
+            self._stack.enter_context(self.terminal.live(self._draw))
         return self
 
     def __exit__(self, *failure) -> None:
-        if self._context is not None:
-            self._context.__exit__(*failure)
-            self._context = None
+        self._stack.close()
 
     def update(self, done: int, detail: str = "", total: int | None = None) -> None:
         """`done` pieces so far; `detail` is a short text beside the count (a speed).

@@ -10,7 +10,7 @@ Colour = tuple[int, int, int]  # red, green, blue, 0 to 255
 Look = Mark | tuple[Colour, Colour | None]  # or the colours of a character and of what is behind it
 Line = Sequence[tuple[str, Look]]
 
-
+UNSEEN = ("masked", "again")  # marks of a token that is not there, or no more
 MARKS = {  # (with colour, NO_COLOR)
     "masked": ("2", "2"),
     "new": ("1;36", "1;4"),

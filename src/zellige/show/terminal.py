@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .style import Line
 
 _SIGNS = "±+/- ≤<= ≥>= ≈~ ·_ ━- ╸- █# ▌# ▀ ─- –- …... ×x αalpha σsigma ‖|| │|"  # each, and what stands for it
-_ASCII = {entry[0]: entry[1:] for entry in _SIGNS.split()} | dict.fromkeys("┌┬┐├┼┤└┴┘", "+")
+_ASCII = str.maketrans({entry[0]: entry[1:] for entry in _SIGNS.split()} | dict.fromkeys("┌┬┐├┼┤└┴┘", "+"))
 _SGR = {"red": "31", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
 
 
@@ -124,10 +124,6 @@ class Terminal:
         if notes:
             self.note("; ".join(notes))
 
-    def warn(self, text: str) -> None:
-        """A note that `quiet` does not hold back: something that a command writes is not there."""
-        self._stderr(escape(self.spelled(f"note: {text}")))
-
     def fail(self, sentence: str, keep: str = "") -> None:
         """Print the line of an error, in red where there is colour, `quiet` or not; `keep`: "\n" if it has several."""
         self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence), keep=keep))
@@ -164,19 +160,18 @@ class Terminal:
     @property
     def width(self) -> int:
         """Columns of the terminal; 100 where there is none."""
-        if not self.motion:
-            return 100
-        try:
-            return os.get_terminal_size(self.err.fileno()).columns or 80
-        except (OSError, ValueError, AttributeError):
-            return 80
+        return (self._size.columns or 80) if self.motion else 100
 
     @property
     def height(self) -> int:
+        return self._size.lines or 24
+
+    @property
+    def _size(self) -> os.terminal_size:
         try:
-            return os.get_terminal_size(self.err.fileno()).lines or 24
+            return os.get_terminal_size(self.err.fileno())
         except (OSError, ValueError, AttributeError):
-            return 24
+            return os.terminal_size((80, 24))
 
     def _stderr(self, text: str) -> None:
         text = self.fit(text)
@@ -247,9 +242,9 @@ class Terminal:
             yield
 
 
-def _encodes(stream: TextIO, text: str = "±≤·━╸█") -> bool:
+def _encodes(stream: TextIO) -> bool:
     try:
-        text.encode(getattr(stream, "encoding", None) or "utf-8")
+        "±≤·━╸█".encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return False
     return True
@@ -257,4 +252,4 @@ def _encodes(stream: TextIO, text: str = "±≤·━╸█") -> bool:
 
 def ascii_text(text: str) -> str:
     """`text` without the signs an ASCII stream cannot show: `±` as `+/-`, `≤` as `<=`, `·` as `_` ..."""
-    return "".join(_ASCII.get(c, c) for c in text)
+    return text.translate(_ASCII)

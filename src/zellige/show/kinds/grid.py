@@ -11,7 +11,7 @@ from ...base.errors import InputError
 from ...core.batch import whole_numbers
 from ...data.levels import Levels
 from ..numbers import counted
-from ..style import Line, Mark
+from ..style import UNSEEN, Line, Mark
 from .modality import Modality, halves
 
 WIDE = 72  # columns of a terminal that a row without lines of its own may take
@@ -57,7 +57,7 @@ class Grid(Modality):
             line: list[Any] = []
             for x in range(width):
                 i = y * width + x
-                is_mask = looks[i] in ("masked", "again")
+                is_mask = looks[i] in UNSEEN
                 line += [
                     ("│ " if x % step == 0 else "", "shown"),
                     (("·" if is_mask else names[i]).rjust(size), looks[i]),

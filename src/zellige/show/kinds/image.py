@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..style import Line, Mark
+from ..style import UNSEEN, Line, Mark
 from .modality import Modality, halves
 
 MASKED = (86, 108, 150)  # a colour that no grey has
@@ -49,7 +49,7 @@ class Image(Modality):
     def bitmap(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> np.ndarray:
         values = np.array(row)
         if marks is not None:
-            values = np.where([mark in ("masked", "again") for mark in marks], -1, values)
+            values = np.where([mark in UNSEEN for mark in marks], -1, values)
         return self.pixels(values)[0]
 
     def pieces(self, row: Sequence[int]) -> list[str]:
@@ -60,12 +60,10 @@ class Image(Modality):
     def part(self, name: str, row: np.ndarray) -> np.ndarray:
         return halves(self.shape, name)
 
-    def png(
-        self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = (), *, side: int = SIDE
-    ) -> bytes:
+    def png(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> bytes:
         """All images in one; as many in a row as there are captions, else as many as make it square."""
         pixels = self.pixels(rows)
-        scale = max(1, math.ceil(side / max(pixels.shape[1:3])))
+        scale = max(1, math.ceil(SIDE / max(pixels.shape[1:3])))
         return png(tiled(pixels, len(captions) or math.ceil(math.sqrt(len(pixels)))).repeat(scale, 0).repeat(scale, 1))
 
     def sheet(self, rows: ArrayLike, labels: Sequence[str]) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...base.errors import InputError
+from ...base.errors import InputError, either
 from ...data.tokenizer_base import Tokenizer
 from ..numbers import cells
-from ..style import Line, Mark
+from ..style import UNSEEN, Line, Mark
 
 FILMS = (".gif", ".mp4")  # endings of files of `show.film`, which every kind has
 
@@ -43,7 +43,7 @@ class Modality:
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
-        self.shape: tuple[int, ...] = tuple(getattr(tokenizer, "shape", ()))
+        self.shape: tuple[int, ...] = tokenizer.shape
 
     # as text ---------------------------------------------------------------------------------------------------
     def text(self, row: Sequence[int]) -> str:
@@ -116,7 +116,7 @@ class Modality:
 
         rows, given = self.rows(rows), None
         if marks is not None:
-            rows = np.where([[mark in ("masked", "again") for mark in row] for row in marks], -1, rows)
+            rows = np.where([[mark in UNSEEN for mark in row] for row in marks], -1, rows)
             given = np.array([[mark == "given" for mark in row] for row in marks])
         picture = base64.b64encode(self.png(rows, given)).decode()
         return f'<img alt="{self.many}" src="data:image/png;base64,{picture}">'
@@ -132,8 +132,8 @@ class Modality:
     def refuse(self, suffix: str, what: str = "") -> None:
         """InputError where `save` cannot write such a file; `what` names the request where a package is missing."""
         if suffix not in (*self.suffixes, ".jsonl"):
-            takes = [".jsonl", *self.suffixes, *FILMS]
-            raise InputError(f"{self.many} cannot be written as {suffix}; use {', '.join(takes[:-1])} or {takes[-1]}")
+            takes = either([".jsonl", *self.suffixes, *FILMS])
+            raise InputError(f"{self.many} cannot be written as {suffix}; use {takes}")
 
     # what is given ---------------------------------------------------------------------------------------------
     def given(self, row: ArrayLike, keep: str | None = None) -> np.ndarray:
@@ -153,7 +153,7 @@ class Modality:
         parts = [piece.strip() for piece in keep.split(",")]
         for piece in parts:
             if piece not in self.keeps:
-                takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
+                takes = either(self.keeps or ["nothing"])
                 raise InputError(f"unknown keep '{piece}'; of {self.many} one can keep {takes}")
         return parts
 
