@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..base.arguments import checked, of_kind
 from ..base.errors import ELSEWHERE, InputError, no_attribute
@@ -85,9 +85,6 @@ def unit(tokenizer: Tokenizer) -> str:
     """The unit of a likelihood in these tokens."""
     unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
     return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
-
-
-__all__ = ["Model", "load", "save", "write_folder"]
 
 
 class Model:
@@ -178,13 +175,62 @@ class Model:
 
     @checked
     def save(self, folder: str | Path) -> Path:
-        """Write the model into a folder of its own; see `save`."""
-        return save(self, folder)
+        """Write the model into a folder, all or nothing; an earlier model in it is replaced, with its card and its
+        evaluations.
+
+        Raises:
+            InputError: the folder holds something else, or the disk is full.
+        """
+        return self._save(folder)
+
+    def _save(self, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
+        """Write the model into a folder; `complete` adds to it."""
+        config = replace(self.config, int8=self.method.precision == "int8")
+
+        def fill(here: Path) -> None:
+            write_model(here, self.method.state_dict(), self.tokenizer, config, self.about, self.defaults)
+            hub.complete_tokenizer(here, self.method, self.tokenizer)
+            write_checksums(here)
+            complete(here)
+
+        return self._write(folder, fill)
 
     @checked
     def export(self, folder: str | Path, to: str | None = None) -> Path:
-        """Write the model in a published layout (`zellige export --help` names them) into a folder; see `export`."""
-        return export(self, folder, to)
+        """Write the model into a folder in a published layout (`zellige export --help` names them), all or nothing.
+
+        Args:
+            to: its name; if not given, the layout that the model came in: with the same keys, bytes of tensors
+                and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a
+                model card (`save_pretrained`), and the default of a model that was trained here.
+
+        Raises:
+            InputError: the model does not fit the layout, or its weights are rounded, which only "hub" takes; the
+                folder holds something else, or the disk is full.
+        """
+        layouts = published.plugin()
+        name = layouts.layout_name(self.about, to)
+        if name == layouts.HUB:
+            self.save_pretrained(folder)
+            return Path(folder)
+        if self.method.precision == "int8":
+            raise InputError(f"the format {name} has no weights rounded to int8; use `to` {layouts.HUB}, Zellige's own")
+        layout = layouts.LAYOUTS[name]
+
+        def fill(here: Path) -> None:
+            layouts.write_layout(here, self.method, self.tokenizer, self.config, self.about, layout)
+            write_defaults(here, self.defaults)
+            write_checksums(here)
+
+        return self._write(folder, fill)
+
+    def _write(self, folder: str | Path, fill: Callable[[Path], None]) -> Path:
+        """Have `fill` write the model into a folder, which may hold an earlier one but nothing else."""
+        folder, needed = Path(folder), nbytes(self.method.state_dict())
+        if not may_be_replaced(folder):
+            raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
+        with explain_full_disk(folder, f"saving '{shown(folder)}'", needed, lambda: "free space and save again"):
+            return write_folder(folder, fill)
 
     # The three verbs of huggingface_hub's own models.
     @checked
@@ -197,7 +243,7 @@ class Model:
             repo_id: name on the hub, for the card.
             license: of the weights, for the card.
         """
-        save(self, save_directory, lambda folder: hub.complete(folder, self, repo_id, license))
+        self._save(save_directory, lambda folder: hub.complete(folder, self, repo_id, license))
 
     @checked
     def push_to_hub(
@@ -258,65 +304,6 @@ class Model:
     def __repr__(self) -> str:
         step = f", step {self.about['step']:,}" if "step" in self.about else ""
         return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
-
-
-# ---------------------------------------------------------------------------------------------------- writing
-@checked
-def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
-    """Write a model into a folder, all or nothing; an earlier model in it is replaced, with its card and its evaluations.
-    `complete` adds to it.
-
-    Raises:
-        InputError: the folder holds something else, or the disk is full.
-    """
-    tensors, config = model.method.state_dict(), replace(model.config, int8=model.method.precision == "int8")
-
-    def fill(here: Path) -> None:
-        write_model(here, tensors, model.tokenizer, config, model.about, model.defaults)
-        hub.complete_tokenizer(here, model.method, model.tokenizer)
-        write_checksums(here)
-        complete(here)
-
-    return _write(folder, tensors, fill)
-
-
-@checked
-def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
-    """Write a model into a folder in a published layout, all or nothing.
-
-    Args:
-        to: its name; if not given, the layout that the model came in: with the same keys, bytes of tensors
-            and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model
-            card (`Model.save_pretrained`), and the default of a model that was trained here.
-
-    Raises:
-        InputError: the model does not fit the layout, or its weights are rounded, which only "hub" takes; the folder
-            holds something else, or the disk is full.
-    """
-    layouts = published.plugin()
-    name = layouts.layout_name(model.about, to)
-    if name == layouts.HUB:
-        model.save_pretrained(folder)
-        return Path(folder)
-    if model.method.precision == "int8":
-        raise InputError(f"the format {name} has no weights rounded to int8; use `to` {layouts.HUB}, Zellige's own")
-    layout = layouts.LAYOUTS[name]
-
-    def fill(here: Path) -> None:
-        layouts.write_layout(here, model.method, model.tokenizer, model.config, model.about, layout)
-        write_defaults(here, model.defaults)
-        write_checksums(here)
-
-    return _write(folder, model.method.state_dict(), fill)
-
-
-def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
-    """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
-    folder = Path(folder)
-    if not may_be_replaced(folder):
-        raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
-    with explain_full_disk(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
-        return write_folder(folder, fill)
 
 
 # ---------------------------------------------------------------------------------------------------- reading

@@ -12,7 +12,7 @@ import zellige
 from zellige import cli
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.models.model import export, which_weights
+from zellige.models.model import which_weights
 from zellige.plugins.published.nn import BertNet
 
 from . import encoders
@@ -130,7 +130,7 @@ def test_every_tensor_has_its_place(system, folders, models):
 def test_saved_exported_sampled_and_bounded(system, folders, models, tmp_path):
     model, x, (_, said, weights) = models[system], tokens(12), folders[system]
     again = zellige.load(model.save(tmp_path / "own"))
-    export(model, tmp_path / "went")
+    model.export(tmp_path / "went")
     back = zellige.load(tmp_path / "went")
     for other in (again, back):
         torch.testing.assert_close(log_p(other, x), log_p(model, x), atol=0, rtol=0)

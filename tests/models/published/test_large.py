@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 import zellige
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.models.model import export
 from zellige.plugins.published import dream, llada
 
 from . import large
@@ -218,7 +217,7 @@ def test_wrong_missing_and_extra_keys_are_named(system, tmp_path):
 def test_export_gives_the_published_tensors_back(system, tmp_path):
     config, weights = large.published(tmp_path / "came", system, torch.bfloat16)
     model = zellige.load(tmp_path / "came")
-    export(model, tmp_path / "went")
+    model.export(tmp_path / "went")
     back = load_file(tmp_path / "went" / "model.safetensors")
     assert back.keys() == weights.keys()
     assert all(torch.equal(back[k].view(torch.int16), weights[k].view(torch.int16)) for k in weights)

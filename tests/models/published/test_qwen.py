@@ -15,7 +15,6 @@ from zellige import cli
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.evaluation.corpus import corpus_of
-from zellige.models.model import export
 from zellige.plugins.published import qwen
 
 from . import large
@@ -200,7 +199,7 @@ def test_an_autoregressive_folder_is_an_ar(kind, eps, tmp_path):
     want = -logits.log_softmax(-1).gather(-1, x[..., None])[..., 0].sum(-1)
     assert (model.config.method, model.method.shape) == ("ar", (64,))
     torch.testing.assert_close(model.method.bound(Batch(x)), want, atol=2e-5, rtol=1e-5)
-    export(model, tmp_path / "back")
+    model.export(tmp_path / "back")
     back = getattr(transformers, f"{kind}ForCausalLM").from_pretrained(tmp_path / "back").eval()
     with torch.no_grad():
         again = back(input_ids=begun[:, :-1]).logits.double()[..., :293]
