@@ -16,6 +16,7 @@ from zellige.cli import drawing
 from zellige.cli.drawing import frames_folder
 from zellige.data import load
 from zellige.data.levels import Levels
+from zellige.data.tokenizer import Characters
 from zellige.show import kinds
 from zellige.show.terminal import Terminal
 
@@ -190,7 +191,7 @@ def test_frames_are_a_picture_a_step(run, place, tmp_path, monkeypatch):
     steps = sorted(int(f.stem[5:]) for f in (tmp_path / "g").iterdir())
     assert steps == [*range(0, 45, 3), 45]
     with pytest.raises(InputError, match="makes texts"):
-        frames_folder(str(tmp_path / "t"), kinds.Text(None))
+        frames_folder(str(tmp_path / "t"), kinds.Text(Characters("ab")))
 
 
 def test_a_film_has_a_picture_a_step(run, tmp_path):
