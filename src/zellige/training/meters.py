@@ -13,7 +13,7 @@ from torch import Tensor
 from ..base import files
 from ..data import Rows
 from ..models.config import Config, Train
-from ..show.numbers import counted
+from ..show.numbers import columns, counted
 from ..show.progress import Speed
 from ..show.units import unit_of
 from .device import precision
@@ -162,22 +162,16 @@ def diagnosis(
         f"  last good checkpoint: {files.shown(checkpoint)} (kept)" if checkpoint else "  no checkpoint yet"
     )
     lower = f"{config.train.lr / 4:.1g}"
-    table = [(_steepness(list(meters.norms)), f"`train.lr` {lower}", f"(now {config.train.lr:.1g})")]
+    causes = [(_steepness(list(meters.norms)), f"`train.lr` {lower}", f"(now {config.train.lr:.1g})")]
     if not config.train.clip:
-        table.append(("no clipping", "`train.clip` 1", ""))
+        causes.append(("no clipping", "`train.clip` 1", ""))
     if precision(config) == "bfloat16":
-        table.append(
-            (
-                f"bfloat16 at {'channels' if config.net.is_unet else 'hidden'} {config.net.width}",
-                "`train.precision` float32",
-                "",
-            )
-        )
-    wide = [max(len(row[i]) for row in table) for i in (0, 1)]
-    causes = [f"    {cause:<{wide[0]}}   {cure:<{wide[1]}}   {now}".rstrip() for cause, cure, now in table]
+        width = f"{'channels' if config.net.is_unet else 'hidden'} {config.net.width}"
+        causes.append((f"bfloat16 at {width}", "`train.precision` float32", ""))
+    table = columns(causes, "<<<", indent=4, gap=3)
     next_line = f"  go on: {resume}" if checkpoint else f"  again: {resume.replace('--resume', '--overwrite')}"
     return "\n".join(
-        [head, checkpoint_line, "  likely causes, likeliest first", *causes, f"{next_line} --train.lr {lower}"]
+        [head, checkpoint_line, "  likely causes, likeliest first", *table, f"{next_line} --train.lr {lower}"]
     )
 
 
