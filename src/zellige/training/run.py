@@ -98,13 +98,9 @@ class Run(Record):
             seconds=state["seconds"], tokens=state["tokens"], speed=speed, peak=peak, about=about,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def model(self) -> Model:
         """Best model of the run, loaded once. Functions that take a model take the run, too: `zellige.sample(run)`."""
-        return self._model
-
-    @cached_property
-    def _model(self) -> Model:
         return load(self.folder)
 
 

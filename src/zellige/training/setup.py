@@ -197,9 +197,8 @@ class Start:
         Raises:
             InputError: the network has a class of its own and is of another method.
         """
-        sections = {"net": self.config.net, "options": self.config.options}
         if self.config.method == method:
-            return sections
+            return {"net": self.config.net, "options": self.config.options}
         if self.config.network:
             raise InputError(
                 f"'{self.name}' is a {self.config.method} with a network of its own ({self.config.network}), and this "
