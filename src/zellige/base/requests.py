@@ -39,12 +39,8 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "option"  # of a field's metadata
-KINDS: dict[str, Any] = {
-    "whole": int,
-    "number": float,
-    "switch": bool,
-    "text": str,
-}  # of values, as pages and tables name them
+# kinds of values, as pages and tables name them
+KINDS: dict[str, Any] = {"whole": int, "number": float, "switch": bool, "text": str}
 
 
 @dataclass(frozen=True)
@@ -415,11 +411,7 @@ TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 
 PER_STEP: dict[str, Any] = {"help": "tokens a step", "minimum": 1, "maximum": TOKENS}
 TEMPERATURE: dict[str, Any] = {"help": "below 1 favours likely tokens, 0 takes the likeliest", "minimum": 0}
-TOP_P: dict[str, Any] = {
-    "help": "keep the likeliest tokens up to this total probability",
-    "above": 0,
-    "maximum": 1,
-}
+TOP_P: dict[str, Any] = {"help": "keep the likeliest tokens up to this total probability", "above": 0, "maximum": 1}
 TOP_K: dict[str, Any] = {
     "help": "keep this many of the likeliest tokens; applied before top-p",
     "minimum": 1,

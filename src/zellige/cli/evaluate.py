@@ -188,15 +188,7 @@ def _modes() -> str:
     return "\n".join(["Other evaluations (each has its own -h):", *table])
 
 
-BOUND = Mode(
-    Evaluate,
-    EvaluateOptions,
-    "evaluate",
-    f"{TITLE}\n{_modes()}",
-    bound,
-    bound_lines,
-    save_bound,
-)
+BOUND = Mode(Evaluate, EvaluateOptions, "evaluate", f"{TITLE}\n{_modes()}", bound, bound_lines, save_bound)
 
 
 def _show(words: Sequence[str], terminal: Terminal) -> int:

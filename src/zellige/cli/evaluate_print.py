@@ -9,16 +9,7 @@ from ..base.errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.result import Result
-from ..show.numbers import (
-    columns,
-    count,
-    counted,
-    half_width,
-    path,
-    percent,
-    perplexity,
-    quantity,
-)
+from ..show.numbers import columns, count, counted, half_width, path, percent, perplexity, quantity
 from ..show.terminal import Terminal
 from ..show.units import unit_of
 from .common import of_model

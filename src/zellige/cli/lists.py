@@ -31,11 +31,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         hint = f"did you mean '{near}'?" if near else either(tables.LISTS)
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     arguments = options.parse(
-        List,
-        words,
-        "list",
-        terminal,
-        about="List what you can choose from; without a name, list these lists.",
+        List, words, "list", terminal, about="List what you can choose from; without a name, list these lists."
     )
     rows: Any = (
         tables.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in tables.LISTS.items()]

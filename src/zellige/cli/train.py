@@ -52,9 +52,7 @@ def form(method: Any) -> Any:
     config = option("file of options: YAML, JSON or TOML; a run's config.json too", default=None)
     first = [name.removeprefix("--") for name in flags(method.Config)][:OWN]
     return options_class(
-        "Options",
-        [*sections, *own_fields(Training), ("config", str | None, config)],
-        shown=" ".join([*first, SHOWN]),
+        "Options", [*sections, *own_fields(Training), ("config", str | None, config)], shown=" ".join([*first, SHOWN])
     )
 
 

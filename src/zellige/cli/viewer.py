@@ -38,13 +38,7 @@ class Viewer:
     """Shows the first text of every frame on a terminal; a frame stays long enough to be followed,
     5 s in all at most. `keep` leaves the last one on the screen."""
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        length: int | None = None,
-        brackets: bool = False,
-        keep: bool = True,
-    ):
+    def __init__(self, terminal: Terminal, length: int | None = None, brackets: bool = False, keep: bool = True):
         self.terminal, self.length, self.brackets, self.keep = terminal, length, brackets, keep
         self.watch: Watch | None = None
 

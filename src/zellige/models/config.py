@@ -33,9 +33,7 @@ class Train:
 
     steps: int = option("optimizer steps", default=10_000, minimum=1)
     minutes: float = option(
-        "on a CPU: as many steps as fit into this time (estimated at the start); 0: all steps",
-        default=0.0,
-        minimum=0,
+        "on a CPU: as many steps as fit into this time (estimated at the start); 0: all steps", default=0.0, minimum=0
     )
     batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
     accumulate: int = option(
@@ -67,14 +65,10 @@ class Train:
         minimum=0,
     )
     ema: float = option(
-        "decay of the averaged weights, which are evaluated and saved; 0: no average",
-        default=0.999,
-        minimum=0,
-        below=1,
+        "decay of the averaged weights, which are evaluated and saved; 0: no average", default=0.999, minimum=0, below=1
     )
     ema_warmup: bool = option(
-        "let the average forget the first weights fast: at step n its decay is at most (1 + n) / (10 + n)",
-        default=True,
+        "let the average forget the first weights fast: at step n its decay is at most (1 + n) / (10 + n)", default=True
     )
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
         "precision of the network; auto: bfloat16 from hidden 128 or 192 channels up, on a GPU or a CPU that computes "

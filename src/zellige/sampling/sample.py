@@ -41,8 +41,7 @@ class Sample(Sampling):
         typed=str | None,
     )
     chat: bool = option(
-        "treat the prompt as a question in a chat: put it into the model's chat template, or a plain one",
-        default=False,
+        "treat the prompt as a question in a chat: put it into the model's chat template, or a plain one", default=False
     )
     fixed: Any = option(
         "given tokens (L,) or (N, L), -1 where one is free; of N rows the first has the first samples, then the second",

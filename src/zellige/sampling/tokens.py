@@ -57,13 +57,7 @@ def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def fixed_tokens(
-    fixed: Any,
-    tokenizer: Tokenizer,
-    length: int,
-    count: int,
-    beyond: int = -1,
-    gaps: bool = False,
-    name: str = "fixed",
+    fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1, gaps: bool = False, name: str = "fixed"
 ) -> Tensor:
     """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
 

@@ -45,12 +45,8 @@ WRITING = {
     "validate_every", "samples", "sample_steps", "save_every", "save_minutes",
     "async_save", "keep", "log_every", "tensorboard", "wandb", "workers",
 }  # fmt: skip
-WHERE = {
-    "devices",
-    "nodes",
-    "strategy",
-    "accumulate",
-}  # what computes a step: the same numbers up to rounding, but for dropout and self-conditioning
+# what computes a step: the same numbers up to rounding, but for dropout and self-conditioning
+WHERE = {"devices", "nodes", "strategy", "accumulate"}
 
 
 def check_choices(method: type[Method], net: Any, options: Any) -> None:

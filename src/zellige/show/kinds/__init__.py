@@ -17,25 +17,9 @@ from .modality import Modality
 from .table import Table
 from .text import Text, added, token_texts
 
-__all__ = [
-    "KINDS",
-    "Grid",
-    "Image",
-    "Modality",
-    "Table",
-    "Text",
-    "added",
-    "of",
-    "suffixes",
-    "token_texts",
-]
+__all__ = ["KINDS", "Grid", "Image", "Modality", "Table", "Text", "added", "of", "suffixes", "token_texts"]
 
-KINDS: dict[str, type[Modality]] = {
-    "text": Text,
-    "image": Image,
-    "grid": Grid,
-    "table": Table,
-}
+KINDS: dict[str, type[Modality]] = {"text": Text, "image": Image, "grid": Grid, "table": Table}
 
 
 def of(tokenizer: Tokenizer) -> Modality:
