@@ -16,9 +16,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, sentence: str):
-        line = (
-            sentence.replace("\n", "\\n").encode("utf-8", "backslashreplace").decode()
-        )  # half a character as `\\ud800`
+        # half a character as `\\ud800`
+        line = sentence.replace("\n", "\\n").encode("utf-8", "backslashreplace").decode()
         super().__init__(_LONG.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", line))
 
 

@@ -237,9 +237,9 @@ def request_name(kind: type[Request[Any]]) -> str:
 
 def versions() -> dict[str, str]:
     """Of zellige, python, what computes; "platform"; "commit" where the package is a git checkout."""
-    numbers = {"zellige": __version__, "python": platform.python_version(), "platform": _platform()}
-    commit = checkout()
-    numbers |= {"commit": commit} if commit else {}
+    system = f"{platform.system()} {platform.machine()}"
+    numbers = {"zellige": __version__, "python": platform.python_version(), "platform": system}
+    numbers |= {"commit": commit} if (commit := checkout()) else {}
     return numbers | {package: number for package in _PACKAGES if (number := version_of(package))}
 
 
@@ -279,11 +279,6 @@ def checkout() -> str | None:
 def _git(root: Path, *words: str) -> str:
     result = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
     return result.stdout.strip()
-
-
-@cache
-def _platform() -> str:
-    return f"{platform.system()} {platform.machine()}"
 
 
 def json_record(

@@ -209,9 +209,8 @@ class Terminal:
 
         def whole() -> Any:
             text = Text.from_ansi(self.fit(draw()), no_wrap=True, overflow="crop", end="")
-            return Group(
-                text, Segments([Segment(over(), None, [(ControlType.BELL,)])])
-            )  # a control: its text is left alone
+            control = Segment(over(), None, [(ControlType.BELL,)])  # whose text is left alone
+            return Group(text, Segments([control]))
 
         live = Live(
             get_renderable=whole,

@@ -422,7 +422,8 @@ class Tune(Request["Run"]):
         folder = Path(self.folder) if self.folder is not None else default_folder(label, self.resume or self.overwrite)
         saved, launched = None, bool(this_process().launcher)  # a launcher starts one command to begin and to go on
         if self.resume and holds_run(folder):
-            saved = config_of(folder, _class_of(model))
+            method = getattr(model, "method", None)  # of a model that is handed over
+            saved = config_of(folder, None if method is None else type(method))
             if saved.adapter is None:
                 raise InputError(
                     f"'{shown(folder)}' is a run of {saved.method} and not tuned; zellige train continues it"
@@ -480,9 +481,3 @@ def _with_answers(data: Data) -> Data:
             "`data.field`"
         )
     return data
-
-
-def _class_of(model: Any) -> "type[Method] | None":
-    """The class of a model's method, where a model is handed over."""
-    method = getattr(model, "method", None)
-    return None if method is None else type(method)
