@@ -1,4 +1,4 @@
-"""What everything stands on, without torch.
+"""What everything stands on, without torch but in `waiting`.
 
 errors     one sentence for a wrong input
 arguments  public calls check their arguments
@@ -9,4 +9,5 @@ processes  which of several processes this is; memory: how much it may take
 trust      what files of others may not do unasked
 plugins    methods, samplers, commands by name, ours and those of other packages
 lazy       names that are imported when they are first used
+waiting    whether the values of a tensor are at hand
 """
