@@ -339,8 +339,6 @@ def _with_data_name(settings: Mapping[str, Any], default: str = Data().name) -> 
         return settings
     if "data.mix" in settings:
         return {**settings, "data.name": "text"}
-    if "path" in DATASETS[Data().name].reads:
-        return settings
     name = data_of(str(settings["data.path"]))
     return settings if name == "text" and DATASETS[default].shaped else {**settings, "data.name": name}
 
