@@ -183,7 +183,7 @@ class About(TypedDict, total=False):
 
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
-    section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
+    section = CONVERTER.unstructure
     entries: dict[str, Any] = {
         "format": FORMAT,
         "zellige": __version__,

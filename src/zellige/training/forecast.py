@@ -136,6 +136,12 @@ def shortened(config: Config, per_row: float, validation: float) -> Config:
     hundreds = (t.steps, *range(t.steps // 100 * 100, 0, -100))
     fits = (n for n in hundreds if seconds(config, n, per_row, validation) <= 60 * t.minutes)
     steps = next(fits, min(t.steps, 100))
+    return _with_steps(config, steps)
+
+
+def _with_steps(config: Config, steps: int) -> Config:
+    """The config with so many steps, which its minutes have become."""
+    t = config.train
     return replace(config, train=replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2)))
 
 
@@ -214,8 +220,7 @@ def timed(
 def alike(trainings: Sequence[Timed]) -> list[Timed]:
     """The same trainings without `train.minutes`: all with as many steps as fit into them for the slowest."""
     steps = min(shortened(one.config, one.per_row, one.validation).train.steps for one in trainings)
-    with_steps = lambda t: replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))  # noqa: E731
-    return [replace(one, config=replace(one.config, train=with_steps(one.config.train))) for one in trainings]
+    return [replace(one, config=_with_steps(one.config, steps)) for one in trainings]
 
 
 def as_long_as(run: Path, train: Train) -> Train:

@@ -61,8 +61,8 @@ class Grid(Modality):
                 line += [
                     ("│ " if x % step == 0 else "", "shown"),
                     (("·" if is_mask else names[i]).rjust(size), looks[i]),
+                    (" ", "shown"),
                 ]
-                line += [(" ", "shown")]
             out.append([*line, ("│", "shown")])
         return [*out, [("└" + "┴".join([rule] * (width // step)) + "┘", "shown")]]
 
