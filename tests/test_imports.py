@@ -46,7 +46,16 @@ def test_the_package_alone_imports_nothing():
 
 @pytest.mark.parametrize(
     "words",
-    ["", "--help", "--version", "trian mdlm", "train --help", "list", *(f"list {name}" for name in tables.LISTS)],
+    [
+        "",
+        "--help",
+        "--version",
+        "trian mdlm",
+        "train --help",
+        "verify --help",
+        "list",
+        *(f"list {name}" for name in tables.LISTS),
+    ],
 )
 def test_help_and_lists_need_no_torch(words):
     """`rich` knows how wide a character is."""

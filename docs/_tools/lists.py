@@ -17,6 +17,7 @@ from zellige.methods import METHODS
 from zellige.methods.absorbing import Masked
 from zellige.models.decoding import DECODING
 from zellige.papers.recipes import RECIPES
+from zellige.plugins.verify.identities.check import enumerable
 from zellige.samplers import ALIASES, SAMPLERS
 from zellige.sampling.infill import Infill
 from zellige.sampling.request import Sampling
@@ -73,7 +74,7 @@ def methods() -> list[dict[str, str]]:
 def samplers() -> list[dict[str, str]]:
     """A row for each sampler, from what it says of itself without options; then the other names that some of them have."""
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
-    methods, rows = [part("verify").enumerable(cls).verified_by(lambda h, x, turn: h) for cls in first], []
+    methods, rows = [enumerable(cls).verified_by(lambda h, x, turn: h) for cls in first], []
     for name, cls in SAMPLERS.items():
         distribution = next(
             cls().distribution(method, None) for method in methods if cls.reason_against(method) is None

@@ -1,5 +1,1 @@
 """The identities of methods and samplers on spaces small enough to enumerate, and `zellige verify`."""
-
-from .identities.check import enumerable
-
-__all__ = ["enumerable"]
