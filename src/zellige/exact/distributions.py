@@ -20,6 +20,8 @@ from .enumeration import index, states
 from .script import scripts
 
 NEAR = 1e-12  # how near to the end of the span the rates are followed
+STEPS = 300  # of each part of it
+ROOT = math.sqrt(3) / 6  # of the Gauss points of a step, (1/2 -+ ROOT) h
 
 
 # ---------------------------------------------------------------------------------- the model of continuous time
@@ -49,40 +51,28 @@ def magnus(early: Tensor, late: Tensor, h: Tensor | float) -> Tensor:
     return torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * ROOT / 2 * (early @ late - late @ early))
 
 
-ROOT = math.sqrt(3) / 6
-
-
 @torch.no_grad()
-def continuous_distribution(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
+def continuous_distribution(method: Diffusion) -> Tensor:
     """Final distribution of the continuous-time model: (K^L,).
 
     From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to
-    CLEAN. With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end
-    of the span).
+    CLEAN. `STEPS` for each part, even in log(t - the end of the span).
     """
-    process, (L,) = method.process, method.shape
-    X, (low, high) = states(process.K, L), (0.0, 1.0) if jumps else method.span
+    process, (L,), (low, high) = method.process, method.shape, method.span
+    X = states(process.K, L)
     p = process.prior[X].prod(-1)
     if process.start_time == PRIOR and high == 1.0:
         p = p @ joint_kernel(method, X, PRIOR, 1.0)
     for begin, end in itertools.pairwise(sorted({high, 1.0, 0.0, low}, reverse=True)):
         a, b = (math.log(max(t - low, NEAR)) for t in (begin, end))
-        h = (a - b) / steps
-        s = a - h * torch.arange(steps, dtype=torch.float64)
-        early, late = (_per_log(method, s - h * (0.5 + c), low) for c in (-ROOT, ROOT))
+        h = (a - b) / STEPS
+        s = a - h * torch.arange(STEPS, dtype=torch.float64)
+        after_low = ((s - h * (0.5 + c)).exp() for c in (-ROOT, ROOT))  # the times, less the end of the span
+        early, late = (t[:, None, None] * generator(method, low + t) for t in after_low)  # rates per unit of log
         for step in magnus(early, late, h):
             p = p @ step
-    return p @ joint_kernel(method, X, low + (0.0 if low == 0.0 and _noisy(method) else NEAR), CLEAN)
-
-
-def _per_log(method: Diffusion, s: Tensor, low: float) -> Tensor:
-    """The rates per unit of s = log(t - low)."""
-    return s.exp()[:, None, None] * generator(method, low + s.exp())
-
-
-def _noisy(method: Diffusion) -> bool:
-    """Return whether there is noise at t = 0."""
-    return bool((method.process.matrix(CLEAN, 0.0).diagonal() < 1).any())
+    noisy = bool((process.matrix(CLEAN, 0.0).diagonal() < 1).any())  # at t = 0
+    return p @ joint_kernel(method, X, low + (0.0 if low == 0.0 and noisy else NEAR), CLEAN)
 
 
 def joint_kernel(method: Diffusion, X: Tensor, t: float, s: float) -> Tensor:

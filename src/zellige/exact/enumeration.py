@@ -102,12 +102,3 @@ class Denoiser(Diffusion):
             return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
         kind = restricted if self.parameterization == "mean" else LeaveOneOut
         return kind(self.process, maths.normalise(ratio), x_t, t)
-
-
-# ------------------------------------------------------------------------------- the distribution of a sampler's code
-
-
-# ---------------------------------------------------------------------------------- the T-step model
-
-
-# ---------------------------------------------------------------------------------- continuous time

@@ -6,7 +6,6 @@ with `method.padding` after its end, as `FlexMDM` has it; a distribution on text
 """
 
 import itertools
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from .enumeration import index
 from .script import Script, branches
 
 EARLIEST = -34.0  # log of the time where the chain is left: what is masked or missing there has a probability of 1e-13
+STEPS = 240  # from there to t = 1
 
 
 def texts(symbols: int, L: int, padding: int | None = None) -> Tensor:
@@ -27,11 +27,6 @@ def texts(symbols: int, L: int, padding: int | None = None) -> Tensor:
     padding = symbols if padding is None else padding
     rows = [row for n in range(L + 1) for row in itertools.product(range(symbols), repeat=n)]
     return torch.tensor([[*row, *([padding] * (L - len(row)))] for row in rows])
-
-
-def batch_of(x: Tensor, V: int) -> Batch:
-    """A batch of texts (N, L), whose padding is V or more."""
-    return Batch(x.clamp_max(V - 1), x < V)
 
 
 # ---------------------------------------------------------------------------------- every noisy text of every text
@@ -114,17 +109,17 @@ def exact_method(config: FlexMDM.Config, V: int, L: int, distribution: Tensor, s
 
 
 # ---------------------------------------------------------------------------------- the bound
-def nodes(n: int = 24, power: int = 6) -> tuple[Tensor, Tensor]:
+def nodes() -> tuple[Tensor, Tensor]:
     """Nodes u in (0, 1) and weights of an integral whose integrand has a logarithm at 0."""
-    x, w = gauss(n)
-    return x**power, w * power * x ** (power - 1)
+    x, w = gauss(24)
+    return x**6, w * 6 * x**5
 
 
-def expected_bound(method: FlexMDM, x_0: Tensor, span: Span | None = None, n: int = 24) -> Tensor:
+def expected_bound(method: FlexMDM, x_0: Tensor, span: Span | None = None) -> Tensor:
     """The bound that `FlexMDM.terms` samples (`span_terms`, of spans), of texts (N, L): every outcome of its noise, and
     quadrature in time. (N,)"""
-    (u, w), N = nodes(n), len(x_0)
-    rows, batch = torch.arange(N).repeat_interleave(n), batch_of(x_0, method.vocabulary)
+    (u, w), N, V = nodes(), len(x_0), method.vocabulary
+    rows, batch = torch.arange(N).repeat_interleave(len(u)), Batch(x_0.clamp_max(V - 1), x_0 < V)
     times, weights, total = u.repeat(N), w.repeat(N), torch.zeros(N, dtype=torch.float64)
 
     def draw(at: Tensor, script: Script) -> Tensor:
@@ -134,12 +129,12 @@ def expected_bound(method: FlexMDM, x_0: Tensor, span: Span | None = None, n: in
         spans = Span(*(value[rows[at]] for value in (span.begin, span.end, span.known)))
         return sum(method.span_terms(some, spans, script).values())  # pyright: ignore
 
-    for at, value, p in branches(draw, N * n, times):
+    for at, value, p in branches(draw, len(rows), times):
         total.index_add_(0, rows[at], weights[at] * p * value)
     return total
 
 
-def by_definition(method: FlexMDM, span: Span | None = None, n: int = 24) -> Tensor:
+def by_definition(method: FlexMDM, span: Span | None = None) -> Tensor:
     """The bound (3) of every text from its noisy texts, written down without the method's code."""
     V, (L,), q = method.vocabulary, method.shape, method.config.unmasking
     fates, x_0 = Fates(V, L), texts(V, L)
@@ -151,14 +146,14 @@ def by_definition(method: FlexMDM, span: Span | None = None, n: int = 24) -> Ten
     inside = ((x_0 < V) & (place >= begin[:, None]) & (place < end[:, None])).sum(-1)[fates.text]
     shut = _shut(fates, begin, end, known, x_0 < V)
     total = torch.zeros(len(x_0), dtype=torch.float64)
-    for u, w in zip(*nodes(n)):
+    for u, w in zip(*nodes()):
         t = u * u
         M = -t * t.log() if q == 1 else (t**q - t) / (1 - q)
-        absent, masked = counts = fates.counts[:, 0], fates.counts[:, 1]
+        absent, masked, _ = fates.counts.T
         shown = inside - absent - masked
         chance = t**absent * M**masked * (1 - t - M) ** shown
         chance = torch.where(known[fates.text], (t**q) ** masked * (1 - t**q) ** shown, chance) * allowed
-        everywhere = torch.ones(len(counts[0]), L, dtype=torch.bool)
+        everywhere = torch.ones(len(absent), L, dtype=torch.bool)
         h = method.read(fates.x, t.expand(len(fates.x)), shut, everywhere).reshape(len(fates.x), L, -1)
         size = (fates.x <= V).sum(-1, keepdim=True)
         gaps = (place <= size) & ~shut & (size < L)
@@ -208,14 +203,14 @@ def generator(method: FlexMDM, X: Tensor, t: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def chain_distribution(method: FlexMDM, steps: int = 240) -> Tensor:
+def chain_distribution(method: FlexMDM) -> Tensor:
     """Distribution of the model's texts, from its rates between all states, by Kolmogorov's equation in log t."""
     V, (L,) = method.vocabulary, method.shape
     X = texts(V + 1, L, method.padding)
     p = torch.zeros(len(X), dtype=torch.float64)
     p[0] = 1.0  # the empty text
-    size = -EARLIEST / steps
-    s = -size * torch.arange(steps, dtype=torch.float64)
+    size = -EARLIEST / STEPS
+    s = -size * torch.arange(STEPS, dtype=torch.float64)
     early, late = (generator(method, X, (s - size * (0.5 + c)).exp()) for c in (-ROOT, ROOT))
     for step in magnus(early, late, size):
         p = p @ step
@@ -243,25 +238,17 @@ def after(sampler: Insertion, method: FlexMDM, states: States, t: float, s: floa
     return reached
 
 
-def trajectory(sampler: Insertion, method: FlexMDM, steps: int, fixed: Tensor | None = None) -> Iterator[States]:
-    """The states of the sampler after each step, from its beginning on."""
-    (L,) = method.shape
-    begin = sampler.init(method, (1, L), fixed=None if fixed is None else fixed[None])
-    states: States = {(tuple(begin.x[0].tolist()), tuple(begin.memory.closed[0].tolist())): 1.0}
-    yield states
-    for t, s in itertools.pairwise(sampler.times(method, steps).tolist()):
-        states = after(sampler, method, states, t, s)
-        yield states
-
-
 @torch.no_grad()
 def sampled_distribution(sampler: Insertion, method: FlexMDM, steps: int, fixed: Tensor | None = None) -> Tensor:
     """Distribution of the sampler's texts."""
-    *_, last = trajectory(sampler, method, steps, fixed)
     V, (L,) = method.vocabulary, method.shape
+    begin = sampler.init(method, (1, L), fixed=None if fixed is None else fixed[None])
+    states: States = {(tuple(begin.x[0].tolist()), tuple(begin.memory.closed[0].tolist())): 1.0}
+    for t, s in itertools.pairwise(sampler.times(method, steps).tolist()):
+        states = after(sampler, method, states, t, s)
     number = {tuple(row): i for i, row in enumerate(texts(V, L, method.padding).tolist())}
     p = torch.zeros(len(number), dtype=torch.float64)
-    for (tokens, _), value in last.items():
+    for (tokens, _), value in states.items():
         if tokens in number:  # no mask is left
             p[number[tokens]] += value
     return p
