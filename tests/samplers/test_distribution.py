@@ -11,8 +11,8 @@ from zellige.exact import distributions as exact_distributions
 from zellige.methods import METHODS
 from zellige.methods.md4 import MD4
 from zellige.methods.mdlm import MDLM
-from zellige.plugins.verify.identities.check import apart, enumerable, variants
-from zellige.plugins.verify.identities.distributions import coarse, of_clean
+from zellige.plugins.verify.identities.check import apart, enumerable, of_clean, variants
+from zellige.plugins.verify.identities.distributions import coarse
 from zellige.samplers import (
     SAMPLERS,
     Ancestral,

@@ -15,7 +15,7 @@ from ..core.prediction import truth
 from ..core.schedule import CLEAN, PRIOR
 from ..methods.diffusion import Diffusion
 from .chain import model_distribution
-from .enumeration import index, states
+from .enumeration import index, is_clean, states
 from .script import branches
 
 
@@ -23,8 +23,7 @@ from .script import branches
 def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     """log p(x) of the model that steps through `times` with the reverse kernel, for every clean x: (V^L,) nats."""
     process, (L,) = method.process, method.shape
-    X = states(process.K, L)
-    clean = process.clean[X].all(-1)
+    X, clean = states(process.K, L), is_clean(process, L)
     if method.clean(Batch(X)) is None:
         return model_distribution(method, times, trust=False)[clean].log()
     # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x

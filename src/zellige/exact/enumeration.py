@@ -32,13 +32,17 @@ def of_index(rows: Tensor, K: int, L: int) -> Tensor:
     return rows[..., None] // K ** torch.arange(L - 1, -1, -1) % K
 
 
+def is_clean(process: Process, L: int) -> Tensor:
+    """Whether each sequence has clean tokens alone, (K^L,) bool."""
+    return process.clean[states(process.K, L)].all(-1)
+
+
 def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
     """Embed a distribution on the clean sequences (V^L,) in all sequences (K^L,)."""
-    X = states(process.K, L)
-    clean = process.clean[X].all(-1)
+    clean = is_clean(process, L)
     if int(clean.sum()) != len(distribution):
         raise InputError(f"the distribution has {len(distribution)} entries; {int(clean.sum())} sequences are clean")
-    return torch.zeros(len(X), dtype=distribution.dtype).masked_scatter(clean, distribution)
+    return torch.zeros(len(clean), dtype=distribution.dtype).masked_scatter(clean, distribution)
 
 
 def marginal(process: Process, distribution: Tensor, L: int, t: Tensor | float, s: Tensor | float = CLEAN) -> Tensor:
@@ -80,8 +84,7 @@ class Denoiser(Diffusion):
         at_least("length", length, 1)
         super().__init__(vocabulary=int(process.clean.sum()), shape=(length,), process=process)
         self.parameterization = predicts  # pyright: ignore[reportAttributeAccessIssue]
-        X = states(process.K, length)
-        self.x_0, self.distribution = X[process.clean[X].all(-1)], distribution
+        self.x_0, self.distribution = states(process.K, length)[is_clean(process, length)], distribution
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
         t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)

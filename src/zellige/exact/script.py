@@ -156,11 +156,26 @@ def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Ten
 
     t and s are (B, 1).
     """
-    rows, K, L = len(state.x), len(start_distribution(method)), state.x.shape[1]
-    distribution, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.truncated(method)
-    for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
+    K, method = len(start_distribution(method)), sampler.truncated(method)
+    return after(lambda script: sampler.step(method, state, t, s, script), state.x.shape, K)
+
+
+def after(step: Callable[[Any], State], shape: Sequence[int], K: int) -> Tensor:
+    """Distribution of x after a step from states of this shape (B, L): (B, K^L), by enumeration of its choices."""
+    rows, L = shape
+    distribution = torch.zeros(rows, K**L, dtype=torch.float64)
+    for new, probability in scripts(step, rows):
         distribution.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
     return distribution
+
+
+def transitions(sampler: Sampler, method: Method, times: Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The transition matrices (T, K^L, K^L) of the steps between times (T + 1,); `fixed` is as `run` takes it, (L,)."""
+    (L,), T = method.shape, len(times) - 1
+    X = states(len(start_distribution(method)), L)
+    state = sampler.init(method, (T * len(X), L), fixed=fixed)
+    t, s = (u.repeat_interleave(len(X))[:, None] for u in (times[:-1], times[1:]))
+    return transition(sampler, method, replace(state, x=X.repeat(T, 1)), t, s).reshape(T, len(X), len(X))
 
 
 def sample_distribution(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
@@ -177,16 +192,11 @@ def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, 
     (L,), start = method.shape, start_distribution(method)
     X = states(len(start), L)
     times = sampler.times(method, steps) if isinstance(steps, int) else steps
-    T, N = len(times) - 1, len(X)
-    state = sampler.init(method, (T * N, L), fixed=fixed)
-    state = replace(state, x=X.repeat(T, 1))
-    t, s = (u.repeat_interleave(N)[:, None] for u in (times[:-1], times[1:]))
-    matrices = transition(sampler, method, state, t, s).reshape(T, N, N)
     probabilities = start[X]
     if fixed is not None:
         probabilities = torch.where(fixed >= 0, (fixed == X).double(), probabilities)
     distributions = [probabilities.prod(-1)]
-    for matrix in matrices:
+    for matrix in transitions(sampler, method, times, fixed):
         distributions.append(distributions[-1] @ matrix)
     return torch.stack(distributions)
 

@@ -33,6 +33,7 @@ from .check import (
     data_distribution,
     discrete,
     ends,
+    marginal,
     mild,
     near,
     numbers,
@@ -164,10 +165,7 @@ def implicit_is_denoising_score_entropy():
     for (name, P), t in itertools.product(processes().items(), INSIDE):
         x_0, x_t, time, q = pairs(P, t)
         X, R = enumeration.states(P.K, L), P.rate(t)
-        p_t, p_0 = (
-            enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, t),
-            enumeration.embed(P, data_distribution(), L),
-        )
+        p_t, p_0 = marginal(P, t), enumeration.embed(P, data_distribution(), L)
         apart = []
         for shift in (0.0, 0.7):
             v = torch.exp(numbers(len(X), L, P.K, size=1.5) + shift * numbers(len(X), L, P.K).flip(0))
@@ -320,9 +318,9 @@ def _entropy_gap(method: Diffusion, start: bool = True, jumps: bool = False) -> 
     distribution, process, denoiser = data_distribution(), method.process, truth_of(method)
     terms = bounds.continuous_terms(denoiser, denoiser.x_0, jumps=jumps)
     whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"] - (0.0 if start else terms["start"])
-    p_1 = enumeration.marginal(process, enumeration.embed(process, distribution, L), L, process.start_time)
     prior = process.prior[enumeration.states(process.K, L)].prod(-1)
-    return float((distribution * whole).sum() - enumeration.entropy(distribution) - maths.kl(p_1, prior))
+    divergence = maths.kl(marginal(process, process.start_time), prior)
+    return float((distribution * whole).sum() - enumeration.entropy(distribution) - divergence)
 
 
 @own("bound.entropy")

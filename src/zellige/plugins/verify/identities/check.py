@@ -21,7 +21,7 @@ from zellige.methods.diffusion import Diffusion
 from zellige.methods.gidd import Drifting, Hybrid
 from zellige.methods.method import Method
 from zellige.nn.table import Table
-from zellige.samplers import SAMPLERS
+from zellige.samplers import SAMPLERS, State
 from zellige.samplers.pairing import discrete_times
 
 M = TypeVar("M", bound=Method)
@@ -282,7 +282,7 @@ def truth_of(method: Diffusion, distribution: Tensor | None = None, length: int 
 def pairs(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Every clean x_0 with every x_t that it can become: x_0 (N, L), x_t (N, L), times (N, L), q(x_t | x_0) (N,)."""
     X = enumeration.states(process.K, L)
-    X_0 = X[process.clean[X].all(-1)]
+    X_0 = X[enumeration.is_clean(process, L)]
     x_0, x_t = X_0.repeat_interleave(len(X), 0), X.repeat(len(X_0), 1)
     time = torch.full(x_t.shape, t, dtype=torch.float64)
     q = process.likelihood(x_t, CLEAN, time).gather(-1, x_0[..., None])[..., 0].prod(-1)
@@ -292,6 +292,26 @@ def pairs(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def reachable(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor]:
     """Every x_t of positive probability: x_t (N, L), times (N, L), and its probability (N,)."""
-    p = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, t)
+    p = marginal(process, t)
     X = enumeration.states(process.K, L)[p > 0]
     return X, torch.full(X.shape, t, dtype=torch.float64), p[p > 0]
+
+
+def marginal(process: Process, t: float) -> Tensor:
+    """Distribution of x_t, (K^L,)."""
+    return enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, t)
+
+
+def of_clean(method: Diffusion, distribution: Tensor) -> Tensor:
+    """The entries of a distribution (K^L,) on clean sequences, (V^L,)."""
+    return distribution[enumeration.is_clean(method.process, L)]
+
+
+def state_of(x: Tensor, **more: Any) -> State:
+    """A sampler's state of texts (B, L) in which nothing is given; `more` of its fields."""
+    return State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros_like(x[:, 0]), **more)
+
+
+def every_state(method: Diffusion) -> State:
+    """A sampler's state of every sequence of the space."""
+    return state_of(enumeration.states(method.process.K, L))

@@ -22,8 +22,7 @@ from zellige.methods.diffusion import Diffusion, between, elbo
 from zellige.samplers import Ancestral
 
 from .bound import BOUND
-from .check import EXACT, L, Largest, V, above, again, end_at, one_alpha, own
-from .distributions import of_clean
+from .check import EXACT, L, Largest, V, above, again, end_at, of_clean, one_alpha, own
 
 OWN, EVEN, UNEVEN = 7, 2, 3  # steps: of the whole chain, of an even coarse one, of uneven ones
 DENSE = {

@@ -27,10 +27,12 @@ from .check import (
     apart,
     data_distribution,
     ends,
+    marginal,
     one_alpha,
     own,
     reachable,
     shared,
+    state_of,
     truth_of,
 )
 from .prediction import PREDICTION
@@ -50,22 +52,12 @@ def psis(method: Diffusion) -> list[Psi]:
     return [NUMBERS, *DEPENDENT] if discrete_times(method) else [NUMBERS, *DEPENDENT, PAUSED]
 
 
-def stepped(sampler: Sampler, method: Diffusion, times: Tensor) -> Tensor:
-    """Transition matrices (T, N, N) of the steps between these times."""
-    (length,), T = method.shape, len(times) - 1
-    X = enumeration.states(method.process.K, length)
-    state = sampler.init(method, (T * len(X), length))
-    state = State(X.repeat(T, 1), state.fixed, state.calls)
-    t, s = (u.repeat_interleave(len(X))[:, None] for u in (times[:-1], times[1:]))
-    return script.transition(sampler, method, state, t, s).reshape(T, len(X), len(X))
-
-
 def kept(worst: Largest, sampler: Sampler, method: Diffusion, distribution: Tensor, places: bool = False) -> None:
     """See p_t times the transition from t to s against p_s, step by step; with `places` each position by itself."""
     (length,), K = method.shape, method.process.K
     clean, times = enumeration.embed(method.process, distribution, length), sampler.times(method, STEPS)
     p = [enumeration.marginal(method.process, clean, length, float(t)) for t in times]
-    for i, matrix in enumerate(stepped(sampler, method, times)):
+    for i, matrix in enumerate(script.transitions(sampler, method, times)):
         possible = p[i] > 0
         after, wanted = p[i][possible] @ matrix[possible], p[i + 1]
         for axis in range(length) if places else [None]:
@@ -164,17 +156,12 @@ def kappa_is_what_the_rules_say(method: Diffusion):
 # ---------------------------------------------------------------------------------- correctors
 def corrected(sampler: Informed, method: Diffusion, X: Tensor, s: float, revised: bool = False) -> Tensor:
     """Transition matrix (N, K^L) of one corrector step at time s, or of one step of self-correction."""
-    K, zeros = method.process.K, torch.zeros_like(X)
-    state, time = State(X, zeros.bool(), zeros[:, 0]), torch.tensor(s, dtype=torch.float64)
-    step = (
-        (lambda draw: sampler.revised(method, state, draw))
-        if revised
-        else (lambda draw: sampler.correct(method, state, time, draw))
-    )
-    matrix = torch.zeros(len(X), K**L, dtype=torch.float64)
-    for new, probability in script.scripts(step, len(X)):
-        matrix.scatter_add_(1, enumeration.index(new.x, K)[:, None], probability[:, None])
-    return matrix
+    state, time = state_of(X), torch.tensor(s, dtype=torch.float64)
+
+    def step(source: Any) -> State:
+        return sampler.revised(method, state, source) if revised else sampler.correct(method, state, time, source)
+
+    return script.after(step, X.shape, method.process.K)
 
 
 @own("sampler.informed", lambda method: Informed.reason_against(method) is None)
@@ -182,10 +169,9 @@ def corrected(sampler: Informed, method: Diffusion, X: Tensor, s: float, revised
 def one_random_position_keeps_the_distribution(method: Diffusion):
     """With the exact network. Several positions, or a choice that looks at the tokens, do not keep it."""
     worst, together, looking = Largest(), 0.0, 0.0
-    truth, K = truth_of(method), method.process.K
+    truth = truth_of(method)
     for s in INSIDE:
-        X, _, p = reachable(method.process, s)
-        whole = torch.zeros(K**L, dtype=torch.float64).index_put((enumeration.index(X, K),), p)
+        (X, _, p), whole = reachable(method.process, s), marginal(method.process, s)
         worst.see(p @ corrected(Informed(), truth, X, s), whole, f"t = {s}")
         together = max(together, apart(p @ corrected(Informed(resample=2), truth, X, s), whole))
         looking = max(looking, apart(p @ corrected(Informed(pick="margin"), truth, X, s), whole))

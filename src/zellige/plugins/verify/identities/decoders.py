@@ -13,7 +13,7 @@ from zellige.samplers import P2, Confidence, Klass, State
 from zellige.samplers.confidence import RULES, Measure
 from zellige.samplers.p2 import number
 
-from .check import Largest, numbers, shared
+from .check import Largest, numbers, shared, state_of
 
 DECODERS = "decoders"
 B, N, K = 48, 5, 4  # texts, positions, tokens without the mask
@@ -35,9 +35,8 @@ def some_masks() -> Tensor:
     return masks
 
 
-def state_of(masks: Tensor, memory: Tensor | None = None) -> State:
-    x = torch.where(masks, K, 0)
-    return State(x, torch.zeros_like(masks), x[:, 0] * 0, memory=memory)
+def with_masks(masks: Tensor, memory: Tensor | None = None) -> State:
+    return state_of(torch.where(masks, K, 0), memory=memory)
 
 
 def entropy(p: Sequence[float]) -> float:
@@ -74,7 +73,7 @@ def a_rule_reveals_what_it_says():
     ways = [(rule, value) for rule in RULES for value in VALUES[rule]] + [("", 0.0)]
     for measure, (rule, value) in itertools.product(MEASURES, ways):
         sampler = Confidence(measure, **({rule: value} if rule else {}))
-        at, _ = sampler.choose(state_of(masks), masks, p[masks], torch.tensor(float(STEPS_LEFT)))
+        at, _ = sampler.choose(with_masks(masks), masks, p[masks], torch.tensor(float(STEPS_LEFT)))
         for b in range(B):
             each = {i: p[b, i].tolist()[:K] for i in range(N) if masks[b, i]}
             c, H = {i: confident(q, measure) for i, q in each.items()}, {i: entropy(q) for i, q in each.items()}
@@ -102,7 +101,7 @@ def stable_masks_are_revealed():
         sampler = Klass(0.5, 0.1, history)
         memory = torch.zeros(B, N, K + 2, dtype=torch.float64)
         for i, p in enumerate(seen):
-            at, memory = sampler.choose(state_of(masks, memory), masks, p[masks], torch.tensor(1.0))
+            at, memory = sampler.choose(with_masks(masks, memory), masks, p[masks], torch.tensor(1.0))
             for b in range(B):
                 now = {n: p[b, n].tolist()[:K] for n in range(N) if masks[b, n]}
                 settled = [n for n in now if max(now[n]) >= 0.5 and _stable(seen, b, n, i, history)]

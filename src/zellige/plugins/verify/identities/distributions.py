@@ -29,6 +29,7 @@ from .check import (
     data_distribution,
     discrete,
     end_at,
+    of_clean,
     one_alpha,
     own,
     truth_of,
@@ -48,11 +49,6 @@ def coarse(method: Diffusion, alpha_1: float = ENDS[0], alpha_0: float = ENDS[1]
     if isinstance(schedule, Polynomial):
         schedule.begin = 0.1  # t^w, and the time at which alpha has a value, are not smooth at 0
     return end_at(method, alpha_1, alpha_0)
-
-
-def of_clean(method: Diffusion, distribution: Tensor) -> Tensor:
-    """The entries of a distribution (K^L,) on clean sequences, (V^L,)."""
-    return distribution[method.process.clean[enumeration.states(method.process.K, L)].all(-1)]
 
 
 def refined(values: list[Tensor]) -> Tensor:

@@ -16,9 +16,22 @@ from zellige.exact import enumeration, script
 from zellige.methods import MD4, MDLM, UDLM, build
 from zellige.methods.diffusion import Diffusion
 from zellige.nn.table import Table
-from zellige.samplers import Ancestral, State, distillation
+from zellige.samplers import Ancestral, distillation
 
-from .check import L, Largest, V, above, below, data_distribution, enumerable, numbers, shared, truth_of
+from .check import (
+    L,
+    Largest,
+    V,
+    above,
+    below,
+    data_distribution,
+    enumerable,
+    numbers,
+    of_clean,
+    shared,
+    state_of,
+    truth_of,
+)
 
 FEW = "few steps: what they can reach, and what teaches them"
 WINDOWS = {  # times of a teacher's steps
@@ -49,9 +62,8 @@ def after(method: Diffusion, window: tuple[float, ...]) -> Tensor:
         matrix = torch.zeros_like(distribution)
 
         def step(at: Tensor, source: Any, t: float = t, s: float = s) -> Tensor:
-            state = State(X[at], torch.zeros_like(X[at], dtype=torch.bool), torch.zeros_like(at))
             before, behind = (torch.full((len(at), 1), time, dtype=torch.float64) for time in (t, s))
-            return Ancestral().step(method, state, before, behind, source).x
+            return Ancestral().step(method, state_of(X[at]), before, behind, source).x
 
         for at, x, chance in script.branches(step, len(X)):
             matrix.index_put_((at, enumeration.index(x, method.process.K)), chance, accumulate=True)
@@ -62,8 +74,7 @@ def after(method: Diffusion, window: tuple[float, ...]) -> Tensor:
 def in_one_step(method: Diffusion) -> Tensor:
     """Distribution of the clean texts that one step from the prior samples, (V^L,)."""
     X = enumeration.states(method.process.K, L)
-    p = method.process.prior[X].prod(-1) @ after(method, (PRIOR, CLEAN))
-    return p[method.process.clean[X].all(-1)]
+    return of_clean(method, method.process.prior[X].prod(-1) @ after(method, (PRIOR, CLEAN)))
 
 
 def predicted(method: Diffusion, X: Tensor, t: float) -> Tensor:

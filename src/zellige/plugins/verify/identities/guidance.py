@@ -37,6 +37,7 @@ from .check import (
     numbers,
     one_alpha,
     own,
+    reachable,
     shared,
     truth_of,
 )
@@ -61,7 +62,7 @@ class Bayes:
         if process is None:
             q = torch.where(x[..., None] == V, 1.0, itself)  # V is a blank
         else:
-            X = enumeration.states(K, L)[process.clean[enumeration.states(K, L)].all(-1)]
+            X = enumeration.states(K, L)[enumeration.is_clean(process, L)]
             q = process.likelihood(x, CLEAN, t)
             q = torch.where(q.sum(-1, keepdim=True) > 0, q, itself)  # no token but the mask is possible at PRIOR
         joint = self.distribution * q[:, torch.arange(L), X].prod(-1)  # (B, texts)
@@ -119,11 +120,9 @@ def the_rates_are_those_of_the_class(method: Diffusion):
     """Doob's transform: the exact classifier makes the rates given y of those of p(x)."""
     worst = Largest()
     guided, target = guided_truth(method), truth_of(method, conditional(data_distribution()))
-    distribution = enumeration.embed(method.process, data_distribution(), L)
     for t in INSIDE:
-        x, time = all_noisy(method, t)
-        possible = enumeration.marginal(method.process, distribution, L, t) > 0
-        rates, those = (reverse_rate(m.predict(x[possible], time[possible])) for m in (guided, target))
+        x, time, _ = reachable(method.process, t)
+        rates, those = (reverse_rate(m.predict(x, time)) for m in (guided, target))
         worst.see(rates, those, f"t = {t}")
     yield worst.row(GUIDANCE, "exact classifier: rates = those of p(x | y)")
 

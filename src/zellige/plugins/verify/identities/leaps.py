@@ -9,12 +9,27 @@ from torch import Tensor
 from zellige.core.prediction import reverse_rate
 from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration
-from zellige.exact.script import scripts, transition
+from zellige.exact.script import after, scripts, transition, transitions
 from zellige.methods.diffusion import Diffusion
 from zellige.samplers import Euler, State, TauLeaping, Uniformisation, run
 from zellige.samplers.tau_leaping import Jumps, corrector_rate
 
-from .check import INSIDE, L, Largest, Row, above, apart, data_distribution, mild, of_order, own, reachable, truth_of
+from .check import (
+    INSIDE,
+    L,
+    Largest,
+    Row,
+    above,
+    apart,
+    data_distribution,
+    every_state,
+    marginal,
+    mild,
+    of_order,
+    own,
+    reachable,
+    truth_of,
+)
 from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 
@@ -26,23 +41,13 @@ def _kinds(method: Diffusion) -> Iterator[Jumps]:
             yield "sum"
 
 
-def _all(method: Diffusion, copies: int = 1) -> State:
-    """Every state of the space."""
-    X = enumeration.states(method.process.K, L).repeat(copies, 1)
-    return State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X), dtype=torch.long))
-
-
-def _marginal(method: Diffusion, t: float) -> Tensor:
-    return enumeration.marginal(method.process, enumeration.embed(method.process, data_distribution(), L), L, t)
-
-
 @own("sampler.euler-step")
 @torch.no_grad()
 def euler_steps_are_their_definition(method: Diffusion):
     """1 + h Rhat, position by position, of a step in which no entry is clipped: SEDD eq. 17."""
     if Euler.reason_against(method) is not None:
         return
-    worst, state, h = Largest(), _all(method), 1e-3
+    worst, state, h = Largest(), every_state(method), 1e-3
     for t in INSIDE:
         time = torch.full((len(state.x), 1), t, dtype=torch.float64)
         move = h * reverse_rate(method.predict(state.x, time.expand(state.x.shape)))
@@ -59,11 +64,13 @@ def leaps_are_of_first_order(method: Diffusion):
     for jumps in _kinds(method):
         truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
         for steps in (16, 32):
-            times, distribution = torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64), _marginal(method, 0.9)
-            t, s = (u.repeat_interleave(len(distribution))[:, None] for u in (times[:-1], times[1:]))
-            for matrix in transition(sampler, truth, _all(method, steps), t, s).reshape(steps, len(distribution), -1):
+            times, distribution = (
+                torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64),
+                marginal(method.process, 0.9),
+            )
+            for matrix in transitions(sampler, truth, times):
                 distribution = distribution @ matrix
-            away.append(apart(distribution, _marginal(method, 0.1)))
+            away.append(apart(distribution, marginal(method.process, 0.1)))
         where = f"distance {away[0]:.2e} at 16 steps, {away[1]:.2e} at 32"
         yield of_order(SAMPLER, f"tau_leaping, {jumps}  p_t to p_s: order 1", away[0], away[1], 1.0, where=where)
 
@@ -103,7 +110,7 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
     """One leap of it, from p_t."""
     for jumps in _kinds(method):
         truth, t, sampler = truth_of(mild(method)), INSIDE[1], TauLeaping(jumps=jumps)
-        p, state = _marginal(method, t), _all(method)
+        p, state = marginal(method.process, t), every_state(method)
         away = [apart(p @ corrected(sampler, truth, state, t, h), p) for h in (0.02, 0.01)]
         where = f"distance {away[0]:.2e} at h = 0.02, {away[1]:.2e} at h = 0.01"
         yield of_order(SAMPLER, f"one corrector leap, {jumps}  order in h: 2", away[0], away[1], 2.0, where=where)
@@ -111,11 +118,8 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
 
 def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
     """Transition probabilities (B, K^L) of one corrector leap of size h at t, floats or (B, 1), from `state`."""
-    distribution = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
-    time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(distribution), 1) for u in (t, h))
-    for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(distribution)):
-        distribution.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
-    return distribution
+    time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(state.x), 1) for u in (t, h))
+    return after(lambda script: sampler.correct(method, state, time, size, script), state.x.shape, method.process.K)
 
 
 def _poisson(n: Tensor, mean: Tensor) -> Tensor:
@@ -154,11 +158,11 @@ def numbers_of_a_leap_are_poisson_probabilities(method: Diffusion):
             drawn = sampler.step(method, state, time, time - h, draw).memory.steps[-1][1]
             worst.see(drawn[:, [0, 1, 3]], each.sum(1)[:, [0, 1, 3]], f"{where}, drawn")
         ends = TauLeaping(jumps=jumps).step(
-            method, _all(method), torch.ones(()).double(), torch.tensor(0.9).double(), draw
+            method, every_state(method), torch.ones(()).double(), torch.tensor(0.9).double(), draw
         )
         worst.see(ends.memory.steps[-1][1], 0.0, "from t = 1")
         t, s = torch.tensor([0.5, 0.25], dtype=torch.float64)
-        moved = TauLeaping(jumps=jumps, corrector=1).step(method, _all(method), t, s, draw)
+        moved = TauLeaping(jumps=jumps, corrector=1).step(method, every_state(method), t, s, draw)
         worst.see(torch.tensor(float(len(moved.memory.steps))), 1.0, "a step with a corrector")
     if shown:
         yield worst.row(SAMPLER, "tau_leaping, numbers of a leap = Poisson sums")
@@ -183,7 +187,7 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
     started above `corrector_from`. What one leap of each kind does, other identities say."""
     if TauLeaping.reason_against(method) is not None:
         return
-    worst, state = Largest(), _all(method)
+    worst, state = Largest(), every_state(method)
     t = torch.linspace(0.2, 0.9, len(state.x), dtype=torch.float64)[:, None]
     for number, size, begin in ((1, 1.0, 1.0), (3, 1.5, 0.5)):
         sampler = _Recorded(corrector=number, corrector_step=size, corrector_from=begin)

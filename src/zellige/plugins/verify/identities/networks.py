@@ -23,10 +23,10 @@ from zellige.methods.method import Method
 from zellige.nn import UNet
 from zellige.nn.block import Block, Net, mlp
 from zellige.nn.embedding import modulate
-from zellige.samplers import Ancestral, State
+from zellige.samplers import Ancestral
 
 from .blocks import by_blocks, lengths, noisy, transformer
-from .check import L, Largest, V, above, numbers, own, shared
+from .check import L, Largest, V, above, numbers, own, shared, state_of
 
 NETWORKS = "networks"
 N = TypeVar("N", bound=nn.Module)
@@ -106,8 +106,7 @@ def _step(made: Method, condition: Tensor | None) -> Tensor | None:
     if not isinstance(made, Diffusion) or Ancestral.reason_against(made) is not None:
         return None
     X = enumeration.states(made.process.K, L)
-    zeros = torch.zeros_like(X)
-    state = State(X, zeros.bool(), zeros[:, 0], condition=None if condition is None else condition[:1].expand(len(X)))
+    state = state_of(X, condition=None if condition is None else condition[:1].expand(len(X)))
     time = torch.full((len(X), 1), 0.75, dtype=torch.float64)
     return script.transition(Ancestral(), made, state, time, time - 0.25)
 

@@ -24,7 +24,7 @@ from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration
 from zellige.methods.diffusion import Diffusion
 
-from .check import INSIDE, L, Largest, data_distribution, own, processes, reachable, shared
+from .check import INSIDE, L, Largest, data_distribution, marginal, own, processes, reachable, shared
 
 PREDICTION = "prediction: mean, leave-one-out, score at the exact network"
 
@@ -52,7 +52,7 @@ def reverse_kernel_is_bayes_rule():
     worst = Largest()
     for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.0625]):
         X, time, p_t = reachable(P, t)
-        p_s = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, s)
+        p_s = marginal(P, s)
         Q = torch.kron(P.matrix(s, t), P.matrix(s, t))[:, enumeration.index(X, P.K)]
         whole = (p_s[:, None] * Q / p_t).T.reshape(-1, P.K, P.K)  # p(x_s | x_t) on K^L
         kernels = reverse(enumeration.Denoiser(P, data_distribution(), L).predict(X, time), s)

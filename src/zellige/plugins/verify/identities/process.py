@@ -13,7 +13,7 @@ from zellige.core.process import Process
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.exact import enumeration
 
-from .check import INSIDE, TIMES, L, Largest, above, data_distribution, numbers, processes, reachable, shared
+from .check import INSIDE, TIMES, L, Largest, above, data_distribution, marginal, numbers, processes, reachable, shared
 
 PROCESS = "process: absorbing (also alpha per token), uniform, drifting, chains"
 
@@ -101,7 +101,7 @@ def rates_factorise_over_positions():
         R = _joint_rate(P, t)
         joint = lambda t, P=P: torch.kron(P.matrix(CLEAN, t), P.matrix(CLEAN, t))  # noqa: E731
         worst.see(_derivative(joint, t), joint(t) @ R, f"{name}, t = {t}: forward equation on K^L")
-        p = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, t)
+        p = marginal(P, t)
         X, time, p_t = reachable(P, t)
         rates = reverse_rate(enumeration.Denoiser(P, data_distribution(), L).predict(X, time))  # (N, L, K)
         whole = R[:, enumeration.index(X, P.K)].T * p / p_t[:, None]  # (N, K^L): R(y, x) p(y) / p(x)

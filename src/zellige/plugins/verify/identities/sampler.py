@@ -61,7 +61,10 @@ from .check import (
     discrete,
     end_at,
     ends,
+    every_state,
+    marginal,
     numbers,
+    of_clean,
     of_order,
     one_alpha,
     own,
@@ -154,8 +157,7 @@ def starts(method: Diffusion) -> bool:
     """Return whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1)
     must be small."""
     process, _ = method.process, ends(method, 1e-6)
-    p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start_time)
-    return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
+    return apart(marginal(process, process.start_time), process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
 def _even(method: Diffusion, sampler: Sampler | None = None) -> bool:
@@ -227,15 +229,12 @@ def choosing_first_is_the_kernel(method: Diffusion):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
     if Ancestral.reason_against(method) is not None:
         return
-    worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
+    worst = Largest()
     for steps in (1, 2, 4):
         by_choice, by_kernel = (script.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
         worst.see(by_choice, by_kernel, f"T = {steps}")
-        worst.see(
-            by_kernel[clean],
-            bounds.log_likelihood(method, grid(method, steps)).exp(),
-            f"T = {steps}, p(x) of the model",
-        )
+        model = bounds.log_likelihood(method, grid(method, steps)).exp()
+        worst.see(of_clean(method, by_kernel), model, f"T = {steps}, p(x) of the model")
     yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
 
 
@@ -246,9 +245,8 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
     distribution."""
     if Ancestral.reason_against(method) is not None:
         return
-    worst, X = Largest(), enumeration.states(method.process.K, L)
-    zeros = torch.zeros_like(X)
-    state = State(X, zeros.bool(), zeros[:, 0])
+    worst, state = Largest(), every_state(method)
+    X = state.x
     for t, s in itertools.pairwise(Ancestral().times(method, 4)[1:]):  # at PRIOR most states are impossible
         time = (t.expand(len(X), 1), s.expand(len(X), 1))
         transition = script.transition(Ancestral(choose=False), method, state, *time)
@@ -283,9 +281,8 @@ def truncated_gumbel_noise_is_its_race(method: Diffusion):
     of 53 bits it is the kernel itself."""
     if Ancestral.reason_against(method) is not None:
         return
-    worst, X = Largest(), enumeration.states(method.process.K, L)
-    zeros = torch.zeros_like(X)
-    state = State(X, zeros.bool(), zeros[:, 0])
+    worst, state = Largest(), every_state(method)
+    X = state.x
     for t, s in itertools.pairwise(Ancestral().times(method, 3)):
         time = (t.expand(len(X), 1), s.expand(len(X), 1))
         kernel = script.transition(Ancestral(choose=False), method, state, *time)
@@ -434,11 +431,9 @@ def an_order_is_the_likelihood_in_it(method: Diffusion):
     worst, exact = Largest(), method.estimators()
     if FixedOrder.reason_against(method) is not None or not {"forward", "backward"} <= exact.keys():
         return
-    X, clean = enumeration.states(V, L), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for order in ("forward", "backward"):
-        worst.see(
-            script.sample_distribution(FixedOrder(order), method, L)[clean], (-exact[order](Batch(X))).exp(), order
-        )
+        samples = of_clean(method, script.sample_distribution(FixedOrder(order), method, L))
+        worst.see(samples, (-exact[order](Batch(enumeration.states(V, L)))).exp(), order)
     yield worst.row(SAMPLER, "fixed_order = exp(-its exact likelihood)")
 
 
@@ -549,12 +544,11 @@ def guidance_changes_the_clean_posterior_alone(method: Diffusion):
         p_wrapped, p = (posterior(m.predict(X, time, context=context)).double() for m in (wrapper, method))
         distribution.see(p_wrapped, by_definition(p), f"t = {t}")
     yield distribution.row(SAMPLER, "guided p(x_0 | x_t) = cooled, top-k, top-p")
-    clean = method.process.clean[X].all(-1)
     for steps in (1, 2):
         p = bounds.log_likelihood(wrapper, grid(method, steps)).exp()
         for choose in (True, False):
             samples = script.sample_distribution(Ancestral(choose=choose), wrapper, steps)
-            worst.see(samples[clean], p, f"T = {steps}, choose {choose}")
+            worst.see(of_clean(method, samples), p, f"T = {steps}, choose {choose}")
     yield worst.row(SAMPLER, "ancestral, guided = p(x) of the guided model")
 
 

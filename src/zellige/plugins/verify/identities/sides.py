@@ -15,15 +15,15 @@ from torch import Tensor
 from zellige.core.batch import Batch
 from zellige.exact import bounds, distributions, enumeration, script
 from zellige.methods.diffusion import Diffusion
-from zellige.samplers import Ancestral, State
+from zellige.samplers import Ancestral
 from zellige.samplers.first_hitting import FirstHitting
 from zellige.samplers.pairing import not_absorbing
 from zellige.samplers.predict import expected_time
 from zellige.samplers.replay import Path, Replayed, Trajectory, path_of, weigh
 
 from .bound import BOUND, total
-from .check import EXACT, L, Largest, Row, V, above, again, mild, own
-from .distributions import PRECISE, of_clean
+from .check import EXACT, L, Largest, Row, V, above, again, mild, of_clean, own, state_of
+from .distributions import PRECISE
 
 STEPS = 3  # of the chain
 
@@ -72,7 +72,7 @@ def of_own_samples(method: Diffusion, path: Path) -> Tensor:
 
     for rows, (x, log_w), p in script.branches(draw, len(share), uniforms=1 - u):
         total.index_add_(0, enumeration.index(x, K), p * share[rows] * (-log_w).exp())
-    return total[method.process.clean[enumeration.states(K, L)].all(-1)]
+    return of_clean(method, total)
 
 
 @own("bound.sides")
@@ -133,7 +133,6 @@ def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Ro
     if not_absorbing(method, one=True) is None:
         worst, grid_times = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)
         x = torch.tensor([*itertools.product((0, method.process.mask), repeat=L)])[1:]
-        state = State(x, torch.zeros_like(x, dtype=torch.bool), x.new_zeros(len(x)))
-        away = (expected_time(method, state).clamp_max(1.0) - grid_times).abs().amin(-1)
+        away = (expected_time(method, state_of(x)).clamp_max(1.0) - grid_times).abs().amin(-1)
         worst.see(away, 0.0, "masks")
         yield worst.row(BOUND, "the time of a number of masks is on its grid")

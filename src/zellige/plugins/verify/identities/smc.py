@@ -22,7 +22,21 @@ from zellige.nn.table import Table
 from zellige.samplers import State, run
 from zellige.samplers.smc import Particles, Rewarded, Smc, systematic
 
-from .check import L, Largest, V, above, apart, below, data_distribution, discrete, numbers, own, shared, truth_of
+from .check import (
+    L,
+    Largest,
+    V,
+    above,
+    apart,
+    below,
+    data_distribution,
+    discrete,
+    numbers,
+    own,
+    shared,
+    state_of,
+    truth_of,
+)
 from .sampler import starts
 
 PARTICLES = "particles: weighted, steered by a reward or annealed"
@@ -44,7 +58,7 @@ def step_weights(method: Diffusion, t: Tensor, s: Tensor, anneal: float) -> Tens
     p = kernel(method.predict(X, as_time(t).expand(X.shape)), as_time(s)).double()  # (N, L, K)
     p = torch.where(method.process.movable(X)[..., None], p, torch.nn.functional.one_hot(X, K))
     w = maths.product((p, base(method.process, s, t)[X]), (anneal, 1 - anneal))
-    return torch.stack([w[:, i][:, X[:, i]] for i in range(length)]).prod(0)
+    return w[:, torch.arange(length), X].prod(-1)
 
 
 def limit(method: Diffusion, sampler: Smc, steps: int) -> Tensor:
@@ -130,12 +144,11 @@ def reward(x: Tensor, condition: Tensor | None) -> Tensor:
 
 def target(method: Diffusion, sampler: Smc, steps: int, strength: float | None) -> Tensor:
     """Weight of each text at the end, with the reward."""
-    weights, X = limit(method, sampler, steps), enumeration.states(method.process.K, 2)
-    clean = method.process.clean[X].all(-1)
+    weights, clean = limit(method, sampler, steps), enumeration.is_clean(method.process, 2)
     if strength is None:
         return weights
     factor = torch.zeros_like(weights)
-    value = reward(X[clean], None)
+    value = reward(enumeration.states(method.process.K, 2)[clean], None)
     factor[clean] = torch.where(value.isneginf(), 0.0, (strength * value).exp())
     return weights * factor
 
@@ -243,7 +256,7 @@ def a_step_multiplies_by_its_weights(method: Any):
         log_weights = torch.tensor([0.8, 0.2], dtype=torch.float64).log().expand(len(pairs), 2)
         zeros = torch.zeros(len(pairs), dtype=torch.float64)
         memory = Particles(pairs[:, 1:], log_weights, torch.zeros_like(log_weights), zeros, zeros + 2, zeros.long())
-        state = State(pairs[:, 0], torch.zeros_like(pairs[:, 0], dtype=torch.bool), zeros.long(), memory=memory)
+        state = state_of(pairs[:, 0], memory=memory)
         result = torch.zeros(len(pairs), K**L, dtype=torch.float64)
         step = lambda at, source: sampler.step(method, state.take(at), t, s, source)  # noqa: B023, E731
         for rows, new, p in script.branches(step, len(pairs)):
