@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zellige.core import bound
 from zellige.core.batch import Batch
-from zellige.core.prediction import Mean, truth
+from zellige.core.prediction import Mean
 from zellige.core.schedule import CLEAN
 from zellige.exact import bounds, enumeration
 from zellige.methods.absorbing import Absorbing
 from zellige.methods.diffusion import Diffusion
 from zellige.methods.method import Method
 
+from .identities.bound import closed_and_generic
 from .identities.check import INSIDE, L, V, data_distribution, one_alpha, pairs, variants
 from .identities.draw import nodes
 
@@ -97,10 +97,10 @@ def _sight(method: Diffusion) -> Iterator[str]:
     try:
         all_masks, t = torch.full_like(x_0, mask), torch.full((len(x_0),), 0.5, dtype=torch.float64)
         draw = lambda of: lambda: [of(Batch(x_0), torch.Generator().manual_seed(seed)) for seed in range(4)]  # noqa: E731
-        questions = {"bound": lambda: method.continuous_bound(Batch(x_0), all_masks, t)} if not method.steps else {}
-        for name, ask in {**questions, "loss": draw(method.loss), "bound ": draw(method.bound)}.items():
+        questions = [("bound", lambda: method.continuous_bound(Batch(x_0), all_masks, t))] if not method.steps else []
+        for name, ask in (*questions, ("loss", draw(method.loss)), ("bound", draw(method.bound))):
             if shown(ask):
-                yield f"the {name.strip()} asks the network about texts without a mask: it sees the tokens that it predicts"
+                yield f"the {name} asks the network about texts without a mask: it sees the tokens that it predicts"
     finally:
         method.network.features = features
 
@@ -135,18 +135,7 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
     ratios, apart, where = [], [], moments[0]
     for t, s in moments:
         x_0, x_t, time, q = pairs(method.process, t)
-        pred, target = (
-            method.predict(x_t, time, context=method.clean(Batch(x_0))),
-            truth(method.process, x_0, x_t, time),
-        )
-        if s is None:
-            values, true = method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
-        else:
-            later = torch.full_like(time, s)
-            values, true = (
-                method.discrete_bound(Batch(x_0), x_t, time[:, 0], later[:, 0]),
-                bound.discrete(target, pred, later).sum(-1),
-            )
+        values, true = closed_and_generic(method, x_0, x_t, time, s)
         alike = true.isinf() & (values == true)  # a score's step that its clipped kernel never takes
         values, true = values.masked_fill(alike, 0.0), true.masked_fill(alike, 0.0)
         positive = true > 1e-9

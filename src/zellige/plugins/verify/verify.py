@@ -4,7 +4,8 @@ By enumeration and quadrature, in float64; see `identities` for what is checked 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -24,7 +25,7 @@ from zellige.samplers.sampler import check
 from zellige.show import numbers
 
 from . import diagnosis, identities
-from .identities import OWN, SHARED, WHOLE, L, Row, V
+from .identities import OWN, SHARED, WHOLE, L, Row, V, worst_of
 
 PAGES = {  # first part of an identity's name -> page in docs/ that explains it
     "blocks": "theory/model.md#blocks",
@@ -94,8 +95,7 @@ class Report:
                 group = row.group
                 out.append(group)
             out.append(f"  {_name(row):<52}{_error(row):>11}{row.claim:>11}  {'ok' if row.ok else 'FAIL'}")
-        of = {name: sum(row.method == name for row in self.rows) for name in dict.fromkeys(r.method for r in self.rows)}
-        counts = [f"   {name} {n}" for name, n in of.items() if name]
+        counts = [f"   {name} {n}" for name, n in Counter(row.method for row in self.rows).items() if name]
         n, failures = len(self.rows), len(self.failures)
         fails = f", {failures} fails" if failures == 1 else f", {failures} fail" if failures else ""
         few = counts if len(counts) < 4 else []
@@ -117,10 +117,9 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, unrounded."""
-        rows = [asdict(row) for row in self.rows]
         return {
             "ok": self.ok,
-            "rows": rows,
+            "rows": [asdict(row) for row in self.rows],
             "words": dict(self.words),
             "pairings": self.pairings,
             "notes": self.notes,
@@ -155,17 +154,6 @@ def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> l
         parts += [*([""] if parts else []), *lines]
         samplers = samplers[n:]
     return parts
-
-
-def _checked(key: str, variants: Iterable[tuple[str, Method]]) -> Iterable[Row]:
-    """Rows of a check, each for the variant of the method with the largest error;
-    a check may change its copy of the method."""
-    rows: dict[str, Row] = {}
-    for variant, method in variants:
-        for row in OWN[key](deepcopy(method)):
-            if row.identity not in rows or row.strain > rows[row.identity].strain:
-                rows[row.identity] = replace(row, where=f"{variant}: {row.where}" if variant else row.where)
-    return rows.values()
 
 
 def _pair(name: str, method: Method, sampler: Sampler, asked: bool) -> tuple[float | None, str | None]:
@@ -280,7 +268,8 @@ def _verify(
         elif key in WHOLE:
             checked_rows = [*WHOLE[key](cls)]
         else:
-            checked_rows = [*_checked(key, variants(cls, key.startswith("sampler.")))]
+            some = variants(cls, key.startswith("sampler."))  # a check may change its copy of the method
+            checked_rows = [*worst_of((variant, OWN[key](deepcopy(method))) for variant, method in some)]
         cost = {"seconds": perf_counter() - started, "memory": _most_memory()}
         rows += [replace(row, key=key, method=name, **cost) for row in checked_rows]
     pairings, notes = {}, []

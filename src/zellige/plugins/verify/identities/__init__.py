@@ -4,6 +4,7 @@ The space is small (3 tokens, length 2): every expectation is a sum, every integ
 of a sampler a product of transition matrices of its actual code (see `exact`). Networks and distributions are fixed
 numbers, so nothing is random.
 """
+# ruff: noqa: F401
 
 # isort: off  (the order of the table)
 # fmt: off
@@ -42,47 +43,5 @@ from . import (
 
 # fmt: on
 # isort: on
-from .check import OWN, SHARED, WHOLE, L, Row, V, variants
+from .check import OWN, SHARED, WHOLE, L, Row, V, variants, worst_of
 from .sampler import distance, drawn
-
-__all__ = [
-    "OWN",
-    "SHARED",
-    "WHOLE",
-    "L",
-    "Row",
-    "V",
-    "blocks",
-    "bound",
-    "caches",
-    "carry",
-    "coarse",
-    "convolutions",
-    "correctors",
-    "d3pm",
-    "decoders",
-    "distance",
-    "distributions",
-    "draw",
-    "drawn",
-    "few_steps",
-    "given",
-    "guidance",
-    "insertion",
-    "jumps",
-    "leaps",
-    "llamas",
-    "networks",
-    "options",
-    "prediction",
-    "process",
-    "sampler",
-    "score",
-    "sides",
-    "smc",
-    "special",
-    "speculative",
-    "symmetries",
-    "uniforms",
-    "variants",
-]

@@ -10,7 +10,8 @@ from torch import Tensor
 from zellige import methods
 from zellige.core.batch import Batch
 from zellige.core.curves import Linear
-from zellige.core.schedule import CLEAN
+from zellige.core.prediction import Score, posterior
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.exact import bounds, enumeration
 from zellige.exact.script import scripts
 from zellige.methods import AR, BD3LM, MDLM, UDLM
@@ -20,7 +21,7 @@ from zellige.methods.method import Method
 from zellige.nn.attention import documents
 from zellige.nn.block import Net
 
-from .check import QUADRATURE, L, Largest, V, again, numbers, own
+from .check import QUADRATURE, L, Largest, V, again, numbers, own, some_texts
 
 BLOCKS, LONG = "blocks: one after another, each beside the clean ones before", 6
 TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
@@ -39,7 +40,7 @@ def transformer(method: Method, block: int, **more: Any) -> Any:
     instance = methods.build(type(method), V, net, config).double().eval()
     with torch.no_grad():
         for i, p in enumerate(instance.parameters()):
-            p.copy_(numbers(p.numel() + i)[i:].reshape(p.shape) * 2 / p.shape[-1] ** 0.5)
+            p.copy_(numbers(*p.shape, shift=i) * 2 / p.shape[-1] ** 0.5)
     return instance
 
 
@@ -54,6 +55,7 @@ def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def lengths(method: Method) -> tuple[int, ...]:
+    """Those of blocks that a method is checked with; 0 of one that reads whole texts."""
     return (1, 2, 3) if "block" in vars(method.config) else (method.block_size(method.config),)
 
 
@@ -93,11 +95,8 @@ def a_cache_changes_nothing(method: Method):
             times = model.input_times(x_t, time[:, : i + block], None)
             whole = model.network.features(torch.cat((read[:, :i], block_tokens), 1), times)[:, i:]
             for kind, memory in (("block by block", cache), ("at once", model.extend(None, read[:, :i]))):
-                worst.see(
-                    model.hidden(block_tokens, t[:, i : i + block], None, memory),
-                    whole,
-                    f"L' = {block}, {i} read {kind}",
-                )
+                hidden = model.hidden(block_tokens, t[:, i : i + block], None, memory)
+                worst.see(hidden, whole, f"L' = {block}, {i} read {kind}")
     yield worst.row(BLOCKS, "with a cache = without one")
 
 
@@ -110,7 +109,7 @@ def packed_documents_are_each_alone(method: Method):
     """A row of several documents, against each in a row of its own: inputs and hidden states."""
     worst = Largest()
     segments = torch.arange(len(DOCUMENTS)).repeat_interleave(torch.tensor(DOCUMENTS))
-    for block in lengths(method) if by_blocks(method) else (0,):
+    for block in lengths(method):
         model = transformer(method, block)
         x_0, x_t, t = noisy(model, max(block, 1))
         block_times = t.gather(1, _firsts(segments, block)[None].expand(t.shape))  # one time for each block
@@ -141,14 +140,27 @@ def _firsts(segments: Tensor, block: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- the two ends
-def next_distributions(method: Diffusion, x: Tensor) -> Tensor:
-    """The distribution of each token given those before, one network evaluation for each: (B, L, V)."""
+def next_distributions(method: Any, x: Tensor, condition: Tensor | None = None) -> Tensor:
+    """The distribution of each token of x (B, L) given those before, by autoregression or masks in blocks of one: (B, L, V).
+
+    One network evaluation for each. Scores are those at a mask, not normalised.
+    """
     distributions = []
     for i in range(x.shape[1]):
-        cache = method.extend(None, x[:, :i]) if i else None
-        mask = torch.full_like(x[:, :1], int(method.process.mask or 0))
-        distributions.append(method.predict(mask, 0.5, context=cache).mu[:, 0])  # pyright: ignore
-    return torch.stack(distributions, 1)[..., :V]
+        if method.process is None:
+            before = torch.cat((torch.full_like(x[:, :1], method.begin), x[:, :i]), 1)
+            distributions.append(method.next(method.network.features(before, condition=condition)[:, -1]))
+            continue
+        cache = method.extend(None, x[:, :i], condition=condition) if i else None
+        blank = torch.full_like(x[:, :1], method.process.mask_id)
+        pred = method.predict(blank, PRIOR, context=cache, condition=condition)
+        distributions.append((pred.v if isinstance(pred, Score) else posterior(pred)).double()[:, 0, :V])
+    return torch.stack(distributions, 1)
+
+
+def of_tokens(distributions: Tensor, x: Tensor) -> Tensor:
+    """The probability of each token of x (B, L) by its distribution (B, L, V): (B, L)."""
+    return distributions.gather(-1, x[..., None])[..., 0]
 
 
 @own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
@@ -156,7 +168,7 @@ def next_distributions(method: Diffusion, x: Tensor) -> Tensor:
 def blocks_of_one_are_autoregression(method: BD3LM):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
     draws, mean, total, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
-    nll = -next_distributions(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
+    nll = -of_tokens(next_distributions(method, X), X).log().sum(-1)
     for seed in range(4):
         draws.see(method.bound(Batch(X), torch.Generator().manual_seed(seed)), nll, f"draw {seed}")
     total.see((-nll).exp().sum(), 1.0, "all x")
@@ -167,12 +179,12 @@ def blocks_of_one_are_autoregression(method: BD3LM):
     yield mean.row(BLOCKS, "... E over t, where alpha runs from 1 to 0", QUADRATURE)
 
 
-@own(
-    "blocks.whole",
-    lambda m: (
-        isinstance(m, BD3LMUniform) or (isinstance(m, BD3LM) and m.clean(Batch(enumeration.states(V, L))) is None)
-    ),
-)
+def in_one_block(method: Method) -> bool:
+    alone = isinstance(method, BD3LM) and method.clean(Batch(enumeration.states(V, L))) is None
+    return alone or isinstance(method, BD3LMUniform)
+
+
+@own("blocks.whole", in_one_block)
 def one_block_is_no_block(method: Method):
     """L' = L is MDLM, with uniform noise UDLM: the same weights and random numbers, value and gradient."""
     alone = UDLM if isinstance(method, BD3LMUniform) else MDLM
@@ -183,13 +195,9 @@ def one_block_is_no_block(method: Method):
         whole: Any = methods.build(alone, V, blocks.network.net, alone.Config(config.schedule, time)).double().eval()
         whole.load_state_dict(blocks.state_dict())
         for of in ("loss", "bound"):
-            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (blocks, whole)]
-            value.see(losses[0], losses[1], of)
-            gradients, whole_gradients = (
-                torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (blocks, whole))
-            )
-            for a, b in zip(gradients, whole_gradients):
-                gradient.see(a, b, of)
+            a, b = (getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (blocks, whole))
+            value.see(a, b, of)
+            gradient.see_gradients(a, b, (blocks, whole), of)
     yield value.row(BLOCKS, f"L' = L: loss and bound of {alone.name}, value")
     yield gradient.row(BLOCKS, "... and gradient")
 
@@ -210,21 +218,15 @@ def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks
     2606.02241)."""
     loss, drawn, gap = Largest(), Largest(), Largest()
     batch, sizes = Batch(enumeration.states(V, LONG)[::90]), (1, 2, 3)
-    mixed = transformer(
-        type(method)(method.network, V, (L,), dataclasses.replace(method.config, block=2, blocks=sizes)), 2
-    )
-    weights = list(mixed.parameters())
+    config = dataclasses.replace(method.config, block=2, blocks=sizes)
+    mixed = transformer(type(method)(method.network, V, (L,), config), 2)
     for i, block in enumerate(sizes):
         alone = transformer(method, block)
         for u in (0.1, 0.9):  # within the third of the uniforms that draws this size
             source = Always((i + u) / len(sizes))
-            losses = [m.loss(batch, source) for m in (mixed, alone)]
-            loss.see(losses[0], losses[1], f"L' = {block}")
-            for a, b in zip(
-                torch.autograd.grad(losses[0].sum(), weights),
-                torch.autograd.grad(losses[1].sum(), [*alone.parameters()]),
-            ):
-                drawn.see(a, b, f"L' = {block}")
+            a, b = (m.loss(batch, source) for m in (mixed, alone))
+            loss.see(a, b, f"L' = {block}")
+            drawn.see_gradients(a.sum(), b.sum(), (mixed, alone), f"L' = {block}")
     yield loss.row(BLOCKS, "mixed L': the loss of the one that is drawn")
     yield drawn.row(BLOCKS, "... and its gradient")
     for block in (1, L):
@@ -241,12 +243,8 @@ def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks
 def the_bound_of_ar_is_its_likelihood(method: Method):
     """Its likelihood, against the distributions of the next tokens by growing inputs."""
     same, total, X = Largest(), Largest(), enumeration.states(V, L)
-    begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)
-    for i in range(L):
-        h = method.network.features(torch.cat((begin, X[:, :i]), 1))[:, -1]
-        nll -= method.next(h).gather(-1, X[:, i, None])[:, 0].log()  # pyright: ignore
     bound = method.bound(Batch(X))
-    same.see(bound, nll, "x")
+    same.see(bound, -of_tokens(next_distributions(method, X), X).log().sum(-1), "x")
     total.see((-bound).exp().sum(), 1.0, "all x")
     yield same.row(BLOCKS, "the bound = -log p, token by token")
     yield total.row(BLOCKS, "... and p(x) over all x sums to 1")
@@ -259,7 +257,7 @@ def a_random_batch_is_unbiased(method: Method):
     its expectation is the bound times the chance that any is drawn."""
     worst, share = Largest(), 0.25
     method = again(method, token_share=share)
-    for x in enumeration.states(V, L)[[1, 3, 8]]:
+    for x in some_texts():
         for mask in enumeration.states(2, L)[1:].bool():
             batch, expected = Batch(x[None], mask[None]), torch.zeros(1, dtype=torch.float64)
             for loss, p in scripts(lambda source: method.loss(batch, source), 1):  # noqa: B023
@@ -273,7 +271,7 @@ def a_random_batch_is_unbiased(method: Method):
 @torch.no_grad()
 def clipped_times_are_uniform_in_their_interval(method: BD3LM):
     """E of what is drawn is the mean over [0.3, 0.8] of the bound's integrand."""
-    worst, x_0, ends = Largest(), enumeration.states(V, L)[[1, 3, 8]], torch.tensor([0.3, 0.8], dtype=torch.float64)
+    worst, x_0, ends = Largest(), some_texts(), torch.tensor([0.3, 0.8], dtype=torch.float64)
     drawn = bounds.expectation(lambda batch, source: method.clipped(batch, ends, source), x_0, bounds.parts(L))
     low, high = ends.tolist()
     worst.see(drawn, bounds.integral(method, x_0, low, high) / (high - low), "x_0")

@@ -3,6 +3,7 @@ and what they are at the exact network."""
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -59,7 +60,10 @@ def total(method: Diffusion, x_0: Tensor, jumps: bool = False) -> Tensor:
     """The bound itself, all its terms: of continuous time, with `jumps` or not, or of the T steps of the method."""
     if method.steps:
         return bounds.step_bound(method, x_0, method.grid(method.steps))
-    terms = bounds.continuous_terms(method, x_0, jumps=jumps)
+    return all_terms(bounds.continuous_terms(method, x_0, jumps=jumps))
+
+
+def all_terms(terms: Mapping[str, Tensor]) -> Tensor:
     return terms["diffusion"] + terms["reconstruction"] + terms["prior"]
 
 
@@ -84,35 +88,37 @@ def weights_are_those_of_the_paper(method: GIDD):
     yield worst.row(BOUND, "clipped and dynamic weights = the paper's")
 
 
+def closed_and_generic(
+    method: Diffusion, x_0: Tensor, x_t: Tensor, t: Tensor, s: float | None
+) -> tuple[Tensor, Tensor]:
+    """The bound at x_t by the method's closed form and by the definition, (N,) each: per unit of time if s is None, else
+    of the step from t (N, L) to s."""
+    pred, target = method.predict(x_t, t, context=method.clean(Batch(x_0))), truth(method.process, x_0, x_t, t)
+    if s is None:
+        return method.continuous_bound(Batch(x_0), x_t, t[:, 0]), bound.continuous(target, pred).sum(-1)
+    later = torch.full_like(t, s)
+    return method.discrete_bound(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
+
+
 @own("bound.closed-form")
 def closed_form_is_the_generic_bound(method: Diffusion):
     forms = ("cost", "continuous_bound", "discrete_bound")
     if all(getattr(type(method), name) is getattr(Diffusion, name) for name in forms):
         return
-    value, gradient, parameters = Largest(), Largest(), list(method.parameters())
-
-    def both(x_0: Tensor, x_t: Tensor, t: Tensor, s: float | None) -> tuple[Tensor, Tensor]:
-        pred, target = method.predict(x_t, t, context=method.clean(Batch(x_0))), truth(method.process, x_0, x_t, t)
-        if s is None:
-            return method.continuous_bound(Batch(x_0), x_t, t[:, 0]), bound.continuous(target, pred).sum(-1)
-        later = torch.full_like(t, s)
-        return method.discrete_bound(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
-
+    value, gradient = Largest(), Largest()
     moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / 64, 1 - 1 / T)]
     last = [(0.0, CLEAN)] if jumps_at(method.process, 0) else []
     for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start_time), *last]:
         x_0, x_t, time, _ = pairs(method.process, t)
-        closed, generic = both(x_0, x_t, time, s)
+        closed, generic = closed_and_generic(method, x_0, x_t, time, s)
         where = f"t = {t:g}" + ("" if s is None else f" to {s:g}")
         k = int((closed - generic).abs().argmax())
         noisy = ["m" if int(i) == method.process.mask else int(i) for i in x_t[k]]
         value.see(closed, generic, f"{where}   x_0 = {x_0[k].tolist()}   x_t = {noisy}")
         finite = generic.isfinite()  # a clipped score may exclude x_0
         weights = 1.1 + numbers(int(finite.sum()))
-        forms = both(x_0[finite], x_t[finite], time[finite], s)
-        gradients = lambda v, w=weights: torch.autograd.grad((w * v).sum(), parameters, materialize_grads=True)  # noqa: E731
-        for closed_gradient, generic_gradient in zip(*map(gradients, forms)):
-            gradient.see(closed_gradient, generic_gradient, where)
+        a, b = ((weights * v).sum() for v in closed_and_generic(method, x_0[finite], x_t[finite], time[finite], s))
+        gradient.see_gradients(a, b, (method, method), where)
     yield value.row(BOUND, "closed form = generic bound")
     yield gradient.row(BOUND, "... its gradient")
 
@@ -211,7 +217,6 @@ def free_of_time(method: Diffusion, schedule: Schedule) -> Masked | None:
         return None
     fields = type(method).Config.__dataclass_fields__
     free = again(method, **{name: value for name, value in (("time", False), ("diffusion_steps", 0)) if name in fields})
-    assert isinstance(free, Masked)
     if not free.draws_mask_counts:
         return None
     free.process.schedule = schedule
@@ -250,11 +255,9 @@ def time_free_the_bound_is_any_order(method: Diffusion):
 def steps_bound_the_likelihood(method: Diffusion):
     x_0, gap, where, method = enumeration.states(V, L), math.inf, "", mild(method)
     for steps in (2, 4, 8):
-        above, log_p = (
-            bounds.step_bound(method, x_0, grid(method, steps)),
-            bounds.log_likelihood(method, grid(method, steps)),
-        )
-        gaps = torch.where(above.isinf(), math.inf, above + log_p)
+        times = grid(method, steps)
+        bound, log_p = bounds.step_bound(method, x_0, times), bounds.log_likelihood(method, times)
+        gaps = torch.where(bound.isinf(), math.inf, bound + log_p)
         if float(gaps.min()) < gap:
             gap, where = float(gaps.min()), f"T = {steps}, x_0 = {x_0[int(gaps.argmin())].tolist()}"
     yield _positive("T = 2, 4, 8: bound ≥ -log p, smallest gap", gap, where)
@@ -286,8 +289,7 @@ def steps_approach_continuous_time(method: Diffusion):
     if discrete(method):
         return
     x_0, worst, method = enumeration.states(V, L), Largest(), mild(method)
-    terms = bounds.continuous_terms(method, x_0)
-    limit = terms["diffusion"] + terms["reconstruction"] + terms["prior"]
+    limit = all_terms(bounds.continuous_terms(method, x_0))
     b = [bounds.step_bound(method, x_0, grid(method, steps)) for steps in (64, 128, 256)]
     if not method.exact:  # else there is no gap
         ratio = float((b[1] - limit).sum() / (b[2] - limit).sum())
@@ -317,7 +319,7 @@ def _entropy_gap(method: Diffusion, start: bool = True, jumps: bool = False) -> 
     """The sum of the three terms at the exact network, less H + KL(p_1 || prior); without the end at PRIOR if asked."""
     distribution, process, denoiser = data_distribution(), method.process, truth_of(method)
     terms = bounds.continuous_terms(denoiser, denoiser.x_0, jumps=jumps)
-    whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"] - (0.0 if start else terms["start"])
+    whole = all_terms(terms) - (0.0 if start else terms["start"])
     prior = process.prior[enumeration.states(process.K, L)].prod(-1)
     divergence = maths.kl(marginal(process, process.start_time), prior)
     return float((distribution * whole).sum() - enumeration.entropy(distribution) - divergence)
@@ -330,7 +332,7 @@ def the_exact_network_reaches_the_entropy(method: Diffusion):
         return
     worst, alpha_1 = Largest(), 1e-5 if method.process.mask is None else 0.3  # the start at t = 1 costs O(alpha_1^2)
     changes = ends(method, alpha_1)
-    worst.see(torch.tensor(_entropy_gap(method)), 0.0, f"alpha(1) = {alpha_1:g}" if changes else "its own alpha(1)")
+    worst.see(_entropy_gap(method), 0.0, f"alpha(1) = {alpha_1:g}" if changes else "its own alpha(1)")
     yield worst.row(BOUND, "exact network: terms = H + KL(p_1 || prior)", QUADRATURE)
 
 

@@ -58,11 +58,8 @@ def chances(method: Any, X: Tensor, cache: Any, refresh: int | None, inside: str
     """The probabilities (B,) of texts X (B, N) as samples, by the sampler's code;
     its order is a function of the text."""
     sampler = SemiAutoregressive(inside, S, cache, refresh)
-    p, state, times = (
-        torch.ones(len(X), dtype=torch.float64),
-        sampler.init(method, (len(X), N)),
-        sampler.times(method, S),
-    )
+    p, times = torch.ones(len(X), dtype=torch.float64), sampler.times(method, S)
+    state = sampler.init(method, (len(X), N))
     for t, s in itertools.pairwise(times):
         forced = Forced(X[:, state.memory.begin : state.memory.begin + S])
         state, p = sampler.step(method, state, t, s, forced), p * forced.probability
@@ -156,9 +153,8 @@ def what_is_out_of_date_is_stated():
         worst.see(chances(method, X, "none", None).log(), recursion(network, X, "none", 1), "no cache")
         for cache, refresh in itertools.product(KINDS, (None, 2)):
             got = chances(method, X, cache, refresh).log()
-            worst.see(
-                got, recursion(network, X, cache, refresh), f"{method.name}: {cache}, refresh {refresh}, shift {shift}"
-            )
+            where = f"{method.name}: {cache}, refresh {refresh}, shift {shift}"
+            worst.see(got, recursion(network, X, cache, refresh), where)
     yield worst.row(CACHES, "log p of samples = their recursion", 1e-5)
     none, total = chances(method, all_texts, "none", None), Largest()
     for cache in KINDS:

@@ -70,10 +70,8 @@ def defined(model: Any, times: Tensor) -> Tensor:
     tokens = X[enumeration.is_clean(model.process, L)]
     row, x = torch.arange(len(tokens)).repeat_interleave(len(X)), X.repeat(len(tokens), 1)
     p = model.process.likelihood(x, CLEAN, times[0].expand(x.shape)).gather(-1, tokens[row][..., None])[..., 0].prod(-1)
-    estimate, first = (
-        torch.zeros(*x.shape, K, dtype=torch.float64),
-        model.process.marginal(tokens, times[0].expand(tokens.shape)),
-    )
+    estimate = torch.zeros(*x.shape, K, dtype=torch.float64)
+    first = model.process.marginal(tokens, times[0].expand(tokens.shape))
     total = kl(first, model.process.prior.expand(first.shape)).sum(-1)
     for t, s in pairwise(times):
         row, x, p, estimate = (value[p > 0] for value in (row, x, p, estimate))
@@ -105,12 +103,11 @@ def a_carried_estimate(method: Diffusion):
     sampler, X, K = Ancestral(estimate="carried"), enumeration.states(method.process.K, L), method.process.K
     step, times = Largest(), sampler.times(model, STEPS)
     for number, t in enumerate((*INSIDE[1:], float(times[0]))):
-        estimate = numbers(X.numel() * K + number)[number:].reshape(*X.shape, K).softmax(-1) if number else None
+        estimate = numbers(*X.shape, K, shift=number).softmax(-1) if number else None
         state = state_of(X, context=None if estimate is None else Estimate(estimate))
         time = torch.full((len(X), 1), t, dtype=torch.float64)
-        logits = says(
-            model, X, torch.zeros(*X.shape, K).double() if estimate is None else estimate, time.expand(X.shape)
-        )
+        added = torch.zeros(*X.shape, K).double() if estimate is None else estimate
+        logits = says(model, X, added, time.expand(X.shape))
         free = torch.ones_like(X, dtype=torch.bool) if method.process.mask is None else method.process.mask == X
         wanted = kernel(model.read(logits, X, time.expand(X.shape)), torch.full_like(time, INSIDE[0]).expand(X.shape))
         wanted = torch.where(free[..., None], wanted, F.one_hot(X, K).double())

@@ -21,7 +21,7 @@ from zellige.methods.diffusion import Diffusion
 from zellige.methods.gidd import Drifting, Hybrid
 from zellige.methods.method import Method
 from zellige.nn.table import Table
-from zellige.samplers import SAMPLERS, State
+from zellige.samplers import SAMPLERS, Sampler, State
 from zellige.samplers.pairing import discrete_times
 
 M = TypeVar("M", bound=Method)
@@ -71,6 +71,11 @@ def reverses(method: Method) -> bool:
     return method.process is not None
 
 
+def fits(sampler: type[Sampler]) -> Callable[[Method], bool]:
+    """Whether there is a process to reverse, and the sampler supports the method."""
+    return lambda method: reverses(method) and sampler.reason_against(method) is None
+
+
 def own(key: str, of: Callable[[Method], bool] = reverses):
     """A check of one method, if it is one `of` those."""
     return lambda f: OWN.setdefault(key, lambda m: f(m) if of(m) else ())
@@ -86,7 +91,8 @@ class Largest:
     def __init__(self):
         self.error, self.where = 0.0, ""
 
-    def see(self, a: Tensor, b: Tensor | float, where: str = "") -> None:
+    def see(self, a: Tensor | float, b: Tensor | float, where: str = "") -> None:
+        a = a if isinstance(a, Tensor) else torch.tensor(a, dtype=torch.float64)
         difference = torch.where(a == b, 0.0, a - b).abs().detach()  # infinite on both sides is no difference
         worst = float(difference.max()) if not difference.isnan().any() else math.inf
         if worst > self.error:
@@ -94,9 +100,26 @@ class Largest:
             at = (seen == seen.max()).nonzero()[0].tolist()  # torch.unravel_index imports sympy, for a second
             self.error, self.where = worst, f"{where}   entry {at}".strip()
 
+    def see_gradients(self, a: Tensor, b: Tensor, methods: Iterable[Method], where: str = "") -> None:
+        """The gradients of two numbers, each for the parameters of its method."""
+        pairs = zip((a, b), methods)
+        gradients = (torch.autograd.grad(v, list(m.parameters()), materialize_grads=True) for v, m in pairs)
+        for x, y in zip(*gradients):
+            self.see(x, y, where)
+
     def row(self, group: str, identity: str, tolerance: float = EXACT) -> Row:
         ok, claim = self.error <= tolerance, f"{tolerance:.0e}"
         return Row(group, identity, self.error, tolerance, ok, claim, self.where, self.error / tolerance)
+
+
+def worst_of(checks: Iterable[tuple[str, Iterable[Row]]]) -> Iterable[Row]:
+    """Of the rows of one identity the one with the largest strain; `where` begins with the name of its check."""
+    rows: dict[str, Row] = {}
+    for name, found in checks:
+        for row in found:
+            if row.identity not in rows or row.strain > rows[row.identity].strain:
+                rows[row.identity] = dataclasses.replace(row, where=f"{name}: {row.where}" if name else row.where)
+    return rows.values()
 
 
 def near(group: str, identity: str, value: float, target: float, tolerance: float, where: str = "") -> Row:
@@ -128,16 +151,26 @@ def apart(p: Tensor, q: Tensor) -> float:
 
 
 # ---------------------------------------------------------------------------------- what is enumerated
-def numbers(*shape: int, size: float = 1.0) -> Tensor:
-    """Numbers that look random and are not."""
-    n = torch.arange(math.prod(shape), dtype=torch.float64)
-    return size * torch.sin(12.9898 * (n + 1) ** 1.37).reshape(shape)
+def numbers(*shape: int, size: float = 1.0, shift: int = 0) -> Tensor:
+    """Numbers that look random and are not; others for each `shift`."""
+    n = torch.arange(math.prod(shape) + shift, dtype=torch.float64)
+    return size * torch.sin(12.9898 * (n + 1) ** 1.37)[shift:].reshape(shape)
 
 
 def data_distribution(length: int = L, shift: int = 0) -> Tensor:
     """A distribution on all texts of this length, (V^length,); another for each `shift`."""
-    weights = (1.05 + numbers(V**length + shift)[shift:]) ** 2
+    weights = (1.05 + numbers(V**length, shift=shift)) ** 2
     return weights / weights.sum()
+
+
+def some_texts() -> Tensor:
+    """Three clean texts, (3, L), with each token at each position."""
+    return enumeration.states(V, L)[[1, 3, 8]]
+
+
+def even(n: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights for `exact.expectation` of a draw of one of n steps; of 1 for one that draws no time."""
+    return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 
 
 def processes() -> dict[str, Process]:
@@ -163,6 +196,16 @@ def chains() -> dict[str, Process]:
     }
 
 
+N = TypeVar("N", bound=Table)
+
+
+def with_table(network: N, size: float = 1.5) -> N:
+    """The network in float64, with fixed numbers for its logits."""
+    with torch.no_grad():
+        network.double().logits.copy_(numbers(*network.logits.shape, size=size))
+    return network
+
+
 class _Unit(Table):
     """A table whose time is scaled to [0, 1], so that it is smooth whatever a method tells its network."""
 
@@ -181,9 +224,7 @@ def enumerable(cls: type[Method], **changes: Any) -> Method:
     if getattr(config, "diffusion_steps", 0) and "diffusion_steps" not in changes:  # before tables of 1,000 are made
         return enumerable(cls, diffusion_steps=T, **changes)
     sizes: dict[str, Any] = {"outputs": cls.outputs(V, config), "block": cls.block_size(config)}
-    network = _Unit(cls.states(V, config), L, time=cls.timed(config), **sizes).double()
-    with torch.no_grad():
-        network.logits.copy_(numbers(*network.logits.shape, size=1.5))
+    network = with_table(_Unit(cls.states(V, config), L, time=cls.timed(config), **sizes))
     method = methods.build(cls, V, network, config, length=L, ordered=True).double()
     if discrete(method) and "diffusion_steps" not in changes:
         return enumerable(cls, diffusion_steps=T, **changes)

@@ -22,7 +22,7 @@ from zellige.methods.diffusion import Diffusion, between, elbo
 from zellige.samplers import Ancestral
 
 from .bound import BOUND
-from .check import EXACT, L, Largest, V, above, again, end_at, of_clean, one_alpha, own
+from .check import EXACT, L, Largest, V, above, again, end_at, even, of_clean, one_alpha, own
 
 OWN, EVEN, UNEVEN = 7, 2, 3  # steps: of the whole chain, of an even coarse one, of uneven ones
 DENSE = {
@@ -79,8 +79,7 @@ def a_coarse_chain_is_a_chain(method: Diffusion):
 
 def _draws(method: Diffusion, x_0: Tensor, times: Tensor) -> Iterator[tuple[str, Tensor]]:
     """The expectation (M,) of each estimate of the bound over everything that it draws."""
-    n = max(1, len(between(method, len(times) - 1)))
-    nodes = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    nodes = even(n := max(1, len(between(method, len(times) - 1))))
 
     def drawn(batch: Batch, generator: script.Script) -> Tensor:
         return sum(elbo(method, batch, generator, times).values())  # pyright: ignore

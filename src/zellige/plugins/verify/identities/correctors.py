@@ -14,7 +14,6 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration, script
 from zellige.methods.diffusion import Diffusion
-from zellige.methods.method import Method
 from zellige.samplers import Ancestral, Informed, Psi, Remasking, Sampler, State
 from zellige.samplers.pairing import can_choose_first, discrete_times
 
@@ -27,6 +26,7 @@ from .check import (
     apart,
     data_distribution,
     ends,
+    fits,
     marginal,
     one_alpha,
     own,
@@ -68,7 +68,7 @@ def kept(worst: Largest, sampler: Sampler, method: Diffusion, distribution: Tens
             worst.see(a, b, f"{sampler.kappa}, {float(times[i]):.3f} to {float(times[i + 1]):.3f}")  # pyright: ignore
 
 
-@own("sampler.psi", lambda method: Psi.reason_against(method) is None)
+@own("sampler.psi", fits(Psi))
 @torch.no_grad()
 def psi_keeps_the_marginals(method: Diffusion):
     """Given x_0, which the network knows, both positions jointly."""
@@ -79,7 +79,7 @@ def psi_keeps_the_marginals(method: Diffusion):
     yield worst.row(SAMPLER, "psi  keeps q(x_s | x_0) at each step")
 
 
-@own("sampler.psi-positions", lambda method: Psi.reason_against(method) is None)
+@own("sampler.psi-positions", fits(Psi))
 @torch.no_grad()
 def psi_keeps_each_position(method: Diffusion):
     """With the exact network: of two positions each, of one everything; the two together it does not keep."""
@@ -94,7 +94,7 @@ def psi_keeps_each_position(method: Diffusion):
     yield above(SAMPLER, "psi, kappa 0: not two positions together", away.error, 1e-3, "≥ 1e-03", where)
 
 
-@own("sampler.psi-ancestral", lambda method: Psi.reason_against(method) is None)
+@own("sampler.psi-ancestral", fits(Psi))
 @torch.no_grad()
 def psi_with_kappa_1_is_ancestral(method: Diffusion):
     """On a network that is not exact; and `cap` is that of `remasking`."""
@@ -116,7 +116,7 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
     yield same.row(SAMPLER, "psi, cap and rescale = remasking")
 
 
-@own("sampler.psi-given", lambda method: Psi.reason_against(method) is None)
+@own("sampler.psi-given", fits(Psi))
 @torch.no_grad()
 def psi_leaves_given_tokens(method: Diffusion):
     worst, X = Largest(), enumeration.states(method.process.K, L)
@@ -164,7 +164,7 @@ def corrected(sampler: Informed, method: Diffusion, X: Tensor, s: float, revised
     return script.after(step, X.shape, method.process.K)
 
 
-@own("sampler.informed", lambda method: Informed.reason_against(method) is None)
+@own("sampler.informed", fits(Informed))
 @torch.no_grad()
 def one_random_position_keeps_the_distribution(method: Diffusion):
     """With the exact network. Several positions, or a choice that looks at the tokens, do not keep it."""
@@ -213,9 +213,8 @@ def positions_are_picked_by_their_rule(method: Diffusion):
     yield worst.row(SAMPLER, "informed  its transition by definition")
 
 
-def _replaces_tokens(method: Method) -> bool:
-    fits = Informed.reason_against(method) is None and not discrete_times(method)
-    return fits and method.process is not None and method.process.mask is None
+def _replaces_tokens(method: Any) -> bool:
+    return fits(Informed)(method) and not discrete_times(method) and method.process.mask is None
 
 
 @own("sampler.informed-revised", _replaces_tokens)

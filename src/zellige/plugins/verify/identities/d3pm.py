@@ -20,7 +20,7 @@ from zellige.methods.d3pm_transitions import table
 from zellige.methods.method import Method
 
 from .bound import BOUND
-from .check import L, Largest, V, again, own, pairs, shared
+from .check import L, Largest, V, again, own, pairs, shared, some_texts
 from .draw import nodes
 from .process import PROCESS
 
@@ -72,11 +72,8 @@ def information_is_lost_evenly():
     mixtures, graphs, V = Largest(), Largest(), len(COUNTS)
     for kind in ("uniform", "absorbing-uniform", "nearest", "absorbing-nearest"):
         for counts in (COUNTS, (1,) * V):
-            process, p = (
-                noise(kind, "mutual-information", V, unigrams=[[n] for n in counts]),
-                torch.tensor(counts).to(D),
-            )
-            p = p / p.sum()
+            process = noise(kind, "mutual-information", V, unigrams=[[n] for n in counts])
+            p = torch.tensor(counts).to(D) / sum(counts)
             for i in range(1, STEPS):
                 joint = p[:, None] * process.matrix(CLEAN, i / STEPS)[:V]
                 apart = p[:, None] * joint.sum(0)
@@ -108,7 +105,7 @@ def the_loss_adds_a_cross_entropy(method: Method):
     """Eq. 5: the bound, and lambda times the mean over the steps of E[-log p~(x_0 | x_t)] at the positions that
     move."""
     worst, weight, T = Largest(), 0.7, 3
-    x_0 = enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
+    x_0 = some_texts()
     hybrid: Any = again(method, diffusion_steps=T, auxiliary=weight)
     times = hybrid.grid(T)
     expected = bounds.step_bound(hybrid, x_0, times)

@@ -24,9 +24,11 @@ from .check import (
     again,
     data_distribution,
     end_at,
+    even,
     numbers,
     own,
     pairs,
+    some_texts,
 )
 
 
@@ -41,13 +43,19 @@ def nodes(method: Diffusion, loss: bool = True) -> tuple[Tensor, Tensor]:
         blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
         return bounds.parts(L) if method.draws_mask_counts else bounds.parts(blocks, 72)
     n = method.steps if loss else max(1, len(between(method, method.steps)))
-    return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    return even(n)
+
+
+def total_of_loss(method: Diffusion, x_0: Tensor) -> Tensor:
+    """The bound that a loss which is one has as its expectation: with jumps at its ends, if it has ends."""
+    has_none = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"
+    return total(method, x_0, jumps=not has_none)
 
 
 @own("bound.draws")
 def draws_have_the_bound_as_expectation(method: Diffusion):
     """Draws are enumerated: times by quadrature, tokens one by one."""
-    value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
+    value, gradient, x_0 = Largest(), Largest(), some_texts()
     end_at(method, 0.1)  # so that the ends are seen, which are of order alpha(1)^2
     with torch.set_grad_enabled(not method.loss_is_bound):
         expected = bounds.expectation(method.bound, x_0, nodes(method, loss=False))
@@ -59,13 +67,9 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
             value.see(jumps, total(method, x_0, jumps=True), "x_0, with a jump at each end")
     yield value.row(BOUND, "E over the draws of its terms = the bound", QUADRATURE)
     if method.loss_is_bound:
-        exact = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"  # has no ends
-        expected, bound = bounds.expectation(method.loss, x_0, nodes(method)), total(method, x_0, jumps=not exact)
-    weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
-    for drawn_gradient, bound_gradient in zip(
-        *(torch.autograd.grad((weights * v).sum(), parameters) for v in (expected, bound))
-    ):
-        gradient.see(drawn_gradient, bound_gradient, "the loss" if method.loss_is_bound else "the bound")
+        expected, bound = bounds.expectation(method.loss, x_0, nodes(method)), total_of_loss(method, x_0)
+    weights, of = 1.1 + numbers(len(x_0)), "the loss" if method.loss_is_bound else "the bound"
+    gradient.see_gradients((weights * expected).sum(), (weights * bound).sum(), (method, method), of)
     yield gradient.row(BOUND, "E of the drawn gradient = its gradient", QUADRATURE)
 
 
@@ -86,10 +90,9 @@ def losses_are_any_order_likelihoods(method: Diffusion):
 @torch.no_grad()
 def the_loss_of_scores_is_one_term(method: Diffusion):
     """SEDD's loss is the diffusion term alone."""
-    worst, x_0 = Largest(), enumeration.states(V, L)[[1, 3, 8]]
-    worst.see(
-        bounds.expectation(method.loss, x_0, nodes(method)), bounds.continuous_terms(method, x_0)["diffusion"], "x_0"
-    )
+    worst, x_0 = Largest(), some_texts()
+    term = bounds.continuous_terms(method, x_0)["diffusion"]
+    worst.see(bounds.expectation(method.loss, x_0, nodes(method)), term, "x_0")
     yield worst.row(BOUND, "E of the loss = the diffusion term", QUADRATURE)
 
 
@@ -123,11 +126,16 @@ def the_squared_loss_leads_to_the_true_score(method: SEDD):
         joint = p_0[enumeration.index(x_0, V)] * q
         errors = (rates * ((v - w).square() + (u - w).square())).sum((-1, -2)) / 2
         mean.see(joint @ values, joint @ errors, f"t = {t}")
-        X, node = enumeration.states(V, L), (torch.tensor([1 - t]).double(), torch.ones(1).double())
-        given_x_0 = torch.zeros(len(X), dtype=torch.float64).index_add(0, enumeration.index(x_0, V), q * values)
-        drawn.see(bounds.expectation(squared.loss, X, node), given_x_0, f"t = {t}")
+        drawn.see(
+            bounds.expectation(squared.loss, enumeration.states(V, L), _node(t)), _by_text(x_0, q * values), f"t = {t}"
+        )
     yield mean.row(BOUND, "squared loss = (v - true score)^2 + a constant")
     yield drawn.row(BOUND, "... E of what is drawn at a time")
+
+
+def _by_text(x_0: Tensor, values: Tensor) -> Tensor:
+    """The sum of values (N,) for each text of x_0 (N, L), (V^L,)."""
+    return torch.zeros(V**L, dtype=torch.float64).index_add(0, enumeration.index(x_0, V), values)
 
 
 def _nll(mean: Tensor, x_0: Tensor) -> Tensor:
@@ -147,7 +155,7 @@ def the_unweighted_loss_leads_to_the_true_posterior(method: MD4):
     and an entropy."""
     mean, drawn, p_0, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
     loss, exact = again(method, loss="maskgit"), enumeration.Denoiser(method.process, p_0, L)
-    drawn.see(torch.tensor(float(loss.loss_is_bound)), 0.0, "it is no bound")
+    drawn.see(float(loss.loss_is_bound), 0.0, "it is no bound")
     for t in INSIDE:
         x_0, x_t, time, q = pairs(method.process, t)
         mu, w = (posterior(of.predict(x_t, time)).double() for of in (loss, exact))
@@ -156,8 +164,7 @@ def the_unweighted_loss_leads_to_the_true_posterior(method: MD4):
         cross = -torch.where(w > 0, w * mu.log(), 0.0).sum(-1)
         joint = p_0[enumeration.index(x_0, V)] * q
         mean.see(joint @ values, joint @ torch.where(masks, cross, 0.0).sum(-1), f"t = {t}")
-        given_x_0 = torch.zeros(len(X), dtype=torch.float64).index_add(0, enumeration.index(x_0, V), q * values)
-        drawn.see(bounds.expectation(loss.loss, X, _node(t)), given_x_0, f"t = {t}")
+        drawn.see(bounds.expectation(loss.loss, X, _node(t)), _by_text(x_0, q * values), f"t = {t}")
     yield mean.row(BOUND, "MaskGIT's loss = cross-entropy from the truth")
     yield drawn.row(BOUND, "... E of what is drawn at a time")
 
@@ -168,14 +175,14 @@ def the_unrolled_loss_is_its_definition(method: UDLM):
     """SUNDAE's, both texts followed; and with the first token given, which is neither noised, drawn nor counted."""
     drawn, X, position = Largest(), enumeration.states(V, L), torch.arange(L)
     loss = again(method, loss="sundae")
-    drawn.see(torch.tensor(float(loss.loss_is_bound)), 0.0, "it is no bound")
+    drawn.see(float(loss.loss_is_bound), 0.0, "it is no bound")
     for t, given in ((INSIDE[0], False), (INSIDE[1], False), (INSIDE[1], True)):
         free, where = torch.tensor([not given, True]), f"t = {t}, {'the first token' if given else 'nothing'} given"
         time = torch.where(free, t, CLEAN).double().expand(len(X), L)
         mean = posterior(loss.predict(X, time)).double()
         to = mean[:, position, X]  # (N, N, L): from each text to each
         noise = method.process.likelihood(X, CLEAN, torch.full((len(X), L), t, dtype=torch.float64))
-        for x_0 in X[[1, 3, 8]]:
+        for x_0 in some_texts():
             same, missed = (x_0 == X).double(), torch.where(free, _nll(mean, x_0.expand(len(X), L)), 0.0).sum(-1)
             q = torch.where(free, noise[:, position, x_0], same).prod(-1)
             expected = (q @ missed + q @ torch.where(free, to, same).prod(-1) @ missed) / 2

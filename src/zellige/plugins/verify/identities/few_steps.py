@@ -44,7 +44,7 @@ def renumbered(method: Any, shift: int) -> Any:
     """The method with other numbers in its network."""
     with torch.no_grad():
         for p in method.network.parameters():
-            p.copy_(numbers(p.numel() + shift, size=1.5)[shift:].reshape(p.shape))
+            p.copy_(numbers(*p.shape, size=1.5, shift=shift))
     return method
 
 

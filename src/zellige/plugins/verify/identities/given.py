@@ -23,7 +23,22 @@ from zellige.methods.diffusion import Diffusion, between, elbo
 from zellige.methods.method import Method
 from zellige.samplers import Ancestral
 
-from .check import EXACT, QUADRATURE, L, Largest, V, above, apart, below, end_at, numbers, own, shared
+from .check import (
+    EXACT,
+    QUADRATURE,
+    L,
+    Largest,
+    V,
+    above,
+    apart,
+    below,
+    end_at,
+    even,
+    own,
+    shared,
+    some_texts,
+    with_table,
+)
 from .coarse import chain_of
 from .draw import nodes
 
@@ -38,9 +53,7 @@ def seeing_given(method: Diffusion) -> Diffusion:
     if method.process.hides:
         return method
     old = method.network
-    new = type(old)(method.process.K, L, old.time_conditioned, old.logits.shape[-1], given=True).double()
-    with torch.no_grad():
-        new.logits.copy_(numbers(*new.logits.shape, size=1.5))
+    new = with_table(type(old)(method.process.K, L, old.time_conditioned, old.logits.shape[-1], given=True))
     new.unit, method.network = old.unit, new
     return method
 
@@ -84,9 +97,8 @@ def given_bound(method: Diffusion, times: Tensor, x_0: Tensor, counted: Tensor) 
 @torch.no_grad()
 def the_bound_given_a_part(method: Diffusion):
     method = seeing_given(chain_of(method))
-    times, x_0 = method.grid(STEPS), enumeration.states(V, L)[[1, 3, 8]]
-    n = max(1, len(between(method, STEPS)))
-    steps = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    times, x_0 = method.grid(STEPS), some_texts()
+    steps = even(max(1, len(between(method, STEPS))))
     drawn, sampled, seen, gap = Largest(), Largest(), Largest(), math.inf
     for counted in torch.tensor(patterns(method)):
         where = f"counted {counted.tolist()}"

@@ -12,7 +12,7 @@ from zellige.core import maths
 from zellige.core.batch import Batch
 from zellige.core.prediction import Score, kernel, posterior, reverse_rate, score
 from zellige.core.process import Process
-from zellige.core.schedule import CLEAN, PRIOR
+from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration, script
 from zellige.methods.diffusion import Diffusion
 from zellige.methods.method import Method
@@ -24,6 +24,7 @@ from zellige.samplers.guidance import ByClassifier, ClassifierFree, Product
 from zellige.samplers.pairing import rateless
 from zellige.samplers.sampler import Sampler
 
+from .blocks import next_distributions, of_tokens
 from .check import (
     INSIDE,
     L,
@@ -110,7 +111,7 @@ def the_exact_classifier_draws_the_class(method: Diffusion):
     truth = truth_of(method)
     if AnyOrder.reason_against(truth) is None:
         worst = Largest()
-        worst.see(torch.tensor(_distance(method, AnyOrder(), L)), 0.0, "one token a step")
+        worst.see(_distance(method, AnyOrder(), L), 0.0, "one token a step")
         yield worst.row(GUIDANCE, "exact classifier, one mask a step = p(x | y)")
 
 
@@ -241,21 +242,9 @@ def _see_predictions(model: Any, t: float, products: Largest, ends: Largest) -> 
 
 def _see_tokens(model: Any, draws: Largest) -> None:
     """Token by token, each class with a cache of its own, against both in one batch."""
-    X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
-    for i in range(L):
-        sides = []
-        for number in (CLASS, -1):
-            condition = torch.full((len(X),), number)
-            if model.process is None:
-                x = torch.cat((torch.full_like(X[:, :1], model.begin), X[:, :i]), 1)
-                sides.append(model.next(model.network.features(x, condition=condition)[:, -1]))
-                continue
-            cache = model.extend(None, X[:, :i], condition=condition) if i else None
-            blank = torch.full_like(X[:, :1], model.process.mask_id)
-            pred = model.predict(blank, PRIOR, context=cache, condition=condition)
-            sides.append((pred.v if isinstance(pred, Score) else posterior(pred)).double()[:, 0, :V])
-        product = maths.normalise(sides[0] ** STRENGTH * sides[1] ** (1 - STRENGTH))
-        p = p * product.gather(-1, X[:, i : i + 1])[:, 0]
+    X = enumeration.states(V, L)
+    said, silent = (next_distributions(model, X, torch.full((len(X),), number)) for number in (CLASS, -1))
+    p = of_tokens(maths.normalise(said**STRENGTH * silent ** (1 - STRENGTH)), X).prod(-1)
     sampler = LeftToRight() if model.process is None else Blockwise(Ancestral())
     guided: Any = ClassifierFree(model, STRENGTH, CLASS)
     draws.see(script.run_distribution(sampler, guided, L, 1), p, "all x")

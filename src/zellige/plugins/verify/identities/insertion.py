@@ -2,6 +2,7 @@
 enumerated."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from zellige.nn.table import Table
 from zellige.samplers.insertion import Insertion
 from zellige.samplers.sampler import GAP, HIDDEN
 
-from .check import Largest, above, apart, numbers, of_order, own
+from .check import Largest, above, apart, numbers, of_order, own, with_table
 
 GROUP = "insertion"
 TOKENS, LONGEST = 2, 3
@@ -32,9 +33,7 @@ def data() -> Tensor:
 
 def any_network(method: FlexMDM, unmasking: float | None = None) -> FlexMDM:
     """The variant, or another q, with a network of fixed numbers, which sees the time and the closed gaps."""
-    network = Table(TOKENS + 2, LONGEST, time=True, outputs=TOKENS + 1, given=True).double()
-    with torch.no_grad():
-        network.logits.copy_(numbers(*network.logits.shape))
+    network = with_table(Table(TOKENS + 2, LONGEST, time=True, outputs=TOKENS + 1, given=True), size=1.0)
     config = method.config if unmasking is None else FlexMDM.Config(unmasking)
     return _Plain(network, TOKENS, (LONGEST,), config)
 
@@ -51,15 +50,13 @@ def exact(method: FlexMDM, sight: bool = True) -> FlexMDM:
     return insertion.exact_method(method.config, TOKENS, LONGEST, data(), sight)
 
 
-def spans(known: bool) -> list[tuple[str, Span]]:
-    """Spans of every text: with one token before it, or one after it, or both, where the text has as many."""
+def spans(known: bool) -> Iterator[tuple[str, Span, Tensor]]:
+    """Spans of every text: with one token before it, or one after it, or both; and which texts have as many, (N,)."""
     n = (insertion.texts(TOKENS, LONGEST) < TOKENS).sum(-1)
     flag = torch.full_like(n, known, dtype=torch.bool)
-    sides = [(1, 0), (0, 1), (1, 1)]
-    return [
-        (f"{a} before, {b} after", Span((n * 0 + a).minimum(n), (n - b).maximum(n.clamp_max(a)), flag))
-        for a, b in sides
-    ]
+    for a, b in ((1, 0), (0, 1), (1, 1)):
+        span = Span((n * 0 + a).minimum(n), (n - b).maximum(n.clamp_max(a)), flag)
+        yield f"{a} before, {b} after, length {'known' if known else 'unknown'}", span, n >= a + b
 
 
 # ---------------------------------------------------------------------------------- noise and bound
@@ -79,7 +76,7 @@ def tokens_are_masked_as_their_times_say(method: FlexMDM):
                 found[name] += chance
         expected = {"absent": t, "masked": masked, "shown": 1 - t - masked}
         for name, value in found.items():
-            worst.see(torch.tensor(value, dtype=torch.float64), expected[name], f"{name} at t = {t}")
+            worst.see(value, expected[name], f"{name} at t = {t}")
     yield worst.row(GROUP, "noise  chances of a token = its two times")
 
 
@@ -128,8 +125,7 @@ def bounds_of_spans_are_tight(method: FlexMDM):
     definition, tight, p, x_0 = Largest(), Largest(), data(), insertion.texts(TOKENS, LONGEST)
     model, truth = any_network(method), exact(method)
     for known in (False, True):
-        for name, span in spans(known):
-            where = f"{name}, length {'known' if known else 'unknown'}"
+        for where, span, long in spans(known):
             definition.see(insertion.expected_bound(model, x_0, span), insertion.by_definition(model, span), where)
             bound = insertion.expected_bound(truth, x_0, span)
             kept = [
@@ -137,16 +133,9 @@ def bounds_of_spans_are_tight(method: FlexMDM):
                 for row, a, b in zip(x_0.tolist(), span.begin.tolist(), span.end.tolist())
             ]
             given = torch.stack([p[[j for j, other in enumerate(kept) if other == k]].sum() for k in kept])
-            long = _long_enough(name)
             tight.see((p * bound)[long].sum(), -(p * (p / given).log())[long].sum(), where)
     yield definition.row(GROUP, "spans  bound's samples = the sum over the noise")
     yield tight.row(GROUP, "spans  exact network = conditional entropy", 1e-7)
-
-
-def _long_enough(name: str) -> Tensor:
-    """The texts that have the tokens before and after the span."""
-    before, after = (int(part.split()[0]) for part in name.split(", "))
-    return (insertion.texts(TOKENS, LONGEST) < TOKENS).sum(-1) >= before + after
 
 
 @own("insertion.spans", inserts)

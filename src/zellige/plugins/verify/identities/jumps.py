@@ -12,50 +12,36 @@ from zellige.methods.diffusion import Diffusion
 from zellige.methods.tauldr import TauLDR
 
 from .bound import BOUND
-from .check import QUADRATURE, L, Largest, V, above, again, discrete, mild, numbers, own
+from .check import QUADRATURE, Largest, above, again, discrete, mild, numbers, own, some_texts
 from .draw import nodes
 
 
 # ---------------------------------------------------------------------------------- x~, the sequence after a jump
-@own("bound.jumps")
-def tauldr_losses_have_the_bound_as_expectation(method: Diffusion):
+@own("bound.jumps", lambda method: isinstance(method, TauLDR))
+def tauldr_losses_have_the_bound_as_expectation(method: TauLDR):
     """tauLDR, proposition 2: what is drawn at x_t and at x~, against the generic bound at x_t."""
-    if not isinstance(method, TauLDR):
-        return
-    value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    value, gradient, x_0 = Largest(), Largest(), some_texts()
     weights = 1.1 + numbers(len(x_0))
     for objective in method.choices["objective"]:
         if objective == "one-pass-biased":
             continue
         variant = again(method, objective=objective, auxiliary=0.0)
-        assert isinstance(variant, Diffusion)
-        parameters = list(variant.parameters())
-        # tauLDR proposition 2
-        expected, whole = (
-            bounds.expectation(variant.loss, x_0, nodes(variant)),
-            bounds.continuous_terms(variant, x_0)["diffusion"],
-        )
+        expected = bounds.expectation(variant.loss, x_0, nodes(variant))  # tauLDR proposition 2
+        whole = bounds.continuous_terms(variant, x_0)["diffusion"]
         value.see(expected, whole, objective)
-        for a, b in zip(*(torch.autograd.grad((weights * f).sum(), parameters) for f in (expected, whole))):
-            gradient.see(a, b, objective)
+        gradient.see_gradients((weights * expected).sum(), (weights * whole).sum(), (variant, variant), objective)
     yield value.row(BOUND, "generic, two-pass, one-pass: E of the loss", QUADRATURE)
     yield gradient.row(BOUND, "... its gradient", QUADRATURE)
 
 
-@own("bound.published-pass")
+@own("bound.published-pass", lambda method: isinstance(method, TauLDR))
 @torch.no_grad()
-def the_published_pass_is_biased(method: Diffusion):
+def the_published_pass_is_biased(method: TauLDR):
     """One pass with the first term at x~ without its weight, as if x~ had the distribution of x_t."""
-    if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
+    if method.process.mask is not None:  # at a mask the first term is always 0
         return
-
-    biased_variant = again(method, objective="one-pass-biased", auxiliary=0.0)
-    assert isinstance(biased_variant, TauLDR)
-    x_0 = enumeration.states(V, L)[[1, 3, 8]]
-    away = (
-        bounds.expectation(biased_variant.loss, x_0, nodes(biased_variant))
-        - bounds.continuous_terms(method, x_0)["diffusion"]
-    )
+    biased, x_0 = again(method, objective="one-pass-biased", auxiliary=0.0), some_texts()
+    away = bounds.expectation(biased.loss, x_0, nodes(biased)) - bounds.continuous_terms(method, x_0)["diffusion"]
     where = "expected failure, as published: " + ", ".join(f"{float(a):.3f}" for a in away)
     yield above(BOUND, "one pass without the weight  is another number", float(away.abs().min()), 0.01, "≥ 0.01", where)
 
@@ -71,7 +57,7 @@ def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
     context = method.clean(Batch(x_0))
     if context is not None and len(x_0) > 1:
         return torch.cat([skeleton(method, x, steps) for x in x_0.split(1)])
-    P, X, total = method.process, enumeration.states(method.process.K, L), torch.zeros(len(x_0), dtype=torch.float64)
+    P, total = method.process, torch.zeros(len(x_0), dtype=torch.float64)
     times, h = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64), 1 / steps
     early, late = (
         distributions.generator(method, times[1:] - h * (0.5 + c), context)
@@ -86,7 +72,6 @@ def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
         distribution = joint.sum(1)
         forward = joint / torch.where(distribution > 0, distribution, 1.0)[:, None]
         total = total + (maths.xlogy(joint, forward) - maths.xlogy(joint, back.T)).sum((1, 2))
-    assert distribution.shape == (len(x_0), len(X))
     return total
 
 
@@ -96,7 +81,7 @@ def the_bound_is_a_divergence_of_paths(method: Diffusion):
     """The diffusion term is the KL of two path measures (Girsanov), the limit of that of ever finer skeletons."""
     if discrete(method):
         return
-    method, worst, x_0 = mild(method), Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    method, worst, x_0 = mild(method), Largest(), some_texts()
     a, b, c = (skeleton(method, x_0, steps) for steps in (32, 64, 128))
     limit = (4 * (2 * c - b) - (2 * b - a)) / 3  # errors in 1/T cancelled, then those in 1/T^2
     worst.see(limit, bounds.continuous_terms(method, x_0)["diffusion"], "T = 32, 64, 128, x_0")

@@ -23,6 +23,7 @@ from .check import (
     apart,
     data_distribution,
     every_state,
+    fits,
     marginal,
     mild,
     of_order,
@@ -41,12 +42,10 @@ def _kinds(method: Diffusion) -> Iterator[Jumps]:
             yield "sum"
 
 
-@own("sampler.euler-step")
+@own("sampler.euler-step", fits(Euler))
 @torch.no_grad()
 def euler_steps_are_their_definition(method: Diffusion):
     """1 + h Rhat, position by position, of a step in which no entry is clipped: SEDD eq. 17."""
-    if Euler.reason_against(method) is not None:
-        return
     worst, state, h = Largest(), every_state(method), 1e-3
     for t in INSIDE:
         time = torch.full((len(state.x), 1), t, dtype=torch.float64)
@@ -163,7 +162,7 @@ def numbers_of_a_leap_are_poisson_probabilities(method: Diffusion):
         worst.see(ends.memory.steps[-1][1], 0.0, "from t = 1")
         t, s = torch.tensor([0.5, 0.25], dtype=torch.float64)
         moved = TauLeaping(jumps=jumps, corrector=1).step(method, every_state(method), t, s, draw)
-        worst.see(torch.tensor(float(len(moved.memory.steps))), 1.0, "a step with a corrector")
+        worst.see(float(len(moved.memory.steps)), 1.0, "a step with a corrector")
     if shown:
         yield worst.row(SAMPLER, "tau_leaping, numbers of a leap = Poisson sums")
 
@@ -180,20 +179,18 @@ class _Recorded(TauLeaping):
         return state
 
 
-@own("sampler.tau_leaping-correctors")
+@own("sampler.tau_leaping-correctors", fits(TauLeaping))
 @torch.no_grad()
 def correctors_stand_at_the_end_of_a_step(method: Diffusion):
     """A leap from t to s, then `corrector` leaps at s of `corrector_step` (t - s) each; of size 0 where the step
     started above `corrector_from`. What one leap of each kind does, other identities say."""
-    if TauLeaping.reason_against(method) is not None:
-        return
     worst, state = Largest(), every_state(method)
     t = torch.linspace(0.2, 0.9, len(state.x), dtype=torch.float64)[:, None]
     for number, size, begin in ((1, 1.0, 1.0), (3, 1.5, 0.5)):
         sampler = _Recorded(corrector=number, corrector_step=size, corrector_from=begin)
         sampler.step(method, state, t, t - 0.125)
         where = f"{number} correctors, {size:g} steps long, from t = {begin:g}"
-        worst.see(torch.tensor(len(sampler.made) - 1.0), float(number), where)
+        worst.see(len(sampler.made) - 1.0, float(number), where)
         worst.see(sampler.made[0], torch.stack((t, t - 0.125), -1), where)
         on = t <= begin
         correct = torch.stack((torch.where(on, t - 0.125, 0.5), torch.where(on, 0.125 * size, 0.0)), -1)
@@ -202,11 +199,11 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
     yield worst.row(SAMPLER, "tau_leaping, correctors  at s, their number")
 
 
-@own("sampler.uniformisation-infill-drawn")
+@own("sampler.uniformisation-infill-drawn", fits(Uniformisation))
 @torch.no_grad()
 def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     """Given [1, _], with the exact network given that it is CLEAN: the conditional distribution."""
-    if Uniformisation.reason_against(method) is not None or not starts(method):
+    if not starts(method):
         return
     draws, distribution = 4_000, data_distribution()
     X = enumeration.states(method.process.K, L)
@@ -226,8 +223,8 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     yield above(SAMPLER, "uniformisation, given [1, _]  chi-square, p", p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
 
 
-@own("sampler.uniformisation-drawn")
+@own("sampler.uniformisation-drawn", fits(Uniformisation))
 @torch.no_grad()
 def uniformisation_draws_the_data_distribution(method: Diffusion) -> Iterator[Row]:
-    if Uniformisation.reason_against(method) is None and starts(method):
+    if starts(method):
         yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

@@ -25,7 +25,7 @@ from zellige.nn.block import Block, Net, mlp
 from zellige.nn.embedding import modulate
 from zellige.samplers import Ancestral
 
-from .blocks import by_blocks, lengths, noisy, transformer
+from .blocks import lengths, noisy, transformer
 from .check import L, Largest, V, above, numbers, own, shared, state_of
 
 NETWORKS = "networks"
@@ -38,7 +38,7 @@ def with_numbers(network: N) -> N:
     network = network.double().eval()
     with torch.no_grad():
         for i, (name, p) in enumerate(network.named_parameters()):
-            values = numbers(p.numel() + i)[i:].reshape(p.shape)
+            values = numbers(*p.shape, shift=i)
             p.copy_(1 + values / 4 if "norm" in name and p.ndim == 1 else values / max(p[0].numel(), 4) ** 0.5)
     return network
 
@@ -118,7 +118,7 @@ def hidden_states_of_the_masks_alone(method: Method):
     """The layers after the last attention, computed at some positions, against those of all positions, times of blocks
     included."""
     worst = Largest()
-    for block in lengths(method) if by_blocks(method) else (0,):
+    for block in lengths(method):
         try:
             model = transformer(method, block)
         except methods.InputError:  # a network of its own
@@ -128,13 +128,9 @@ def hidden_states_of_the_masks_alone(method: Method):
         x_0, x_t, t = noisy(model, max(block, 1))
         batch, time = Batch(x_0), t if block else t[:, :1]
         for name, masks in (("the masks", x_t == V), ("one a row", torch.arange(x_t.shape[1]) == x_0[:, :1])):
-            at = positions(masks.expand(x_t.shape))
-            context = model.clean(batch)
-            worst.see(
-                model.hidden(x_t, time, batch, context, at),
-                at.of(model.hidden(x_t, time, batch, context)),
-                f"L' = {block}, {name}",
-            )
+            at, context = positions(masks.expand(x_t.shape)), model.clean(batch)
+            of_all = at.of(model.hidden(x_t, time, batch, context))
+            worst.see(model.hidden(x_t, time, batch, context, at), of_all, f"L' = {block}, {name}")
     yield worst.row(NETWORKS, "hidden states at the masks = those at all", SINGLE)
 
 
@@ -145,7 +141,7 @@ def a_network_reads_its_own_prediction(method: Method):
     """Hidden states with self-conditioning, against two passes without: the probabilities of the first are added to the
     embeddings of the noisy tokens of the second."""
     worst = Largest()
-    for block in lengths(method) if by_blocks(method) else (0,):
+    for block in lengths(method):
         try:
             model = transformer(method, block, self_condition=True)
         except methods.InputError:  # a network of its own
@@ -181,9 +177,7 @@ def swiglu_is_its_definition():
     yield worst.row(NETWORKS, "SwiGLU = W2 (silu(W1 x) * W3 x)")
     for hidden in (12, 48, 100, 768, 784):
         gated: Any = mlp(Net(hidden=hidden, heads=2, mlp="swiglu"))
-        width.see(
-            torch.tensor(float(gated[-1].in_features)), 32.0 * math.ceil(int(8 * hidden / 3) / 32), f"D = {hidden}"
-        )
+        width.see(float(gated[-1].in_features), 32.0 * math.ceil(int(8 * hidden / 3) / 32), f"D = {hidden}")
     yield width.row(NETWORKS, "... its width: 8 D/3, up to a multiple of 32")
 
 

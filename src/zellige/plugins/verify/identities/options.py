@@ -22,9 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zellige.core import bound
 from zellige.core.batch import Batch
-from zellige.core.prediction import truth
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.exact import bounds, enumeration
 from zellige.methods import AR
@@ -39,8 +37,9 @@ from zellige.samplers.replay import Trajectory, path_of
 
 from ..combinations import STEPS, combinations
 from . import insertion, score
-from .bound import total
-from .check import L, Largest, Row, V, end_at, enumerable, pairs, whole
+from .bound import closed_and_generic, total
+from .check import L, Largest, Row, V, end_at, enumerable, even, pairs, whole
+from .draw import total_of_loss
 from .sides import expected
 
 GROUP = "options: any two values that a method admits"
@@ -111,14 +110,7 @@ def closed_forms(method: Diffusion) -> Iterator[tuple[str, Tensor, Tensor]]:
         if t > method.process.start_time:
             continue
         x_0, x_t, time, _ = pairs(method.process, t)
-        pred = method.predict(x_t, time, context=method.clean(Batch(x_0)))
-        target = truth(method.process, x_0, x_t, time)
-        if s is None:
-            yield CLOSED, method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
-        else:
-            later = torch.full_like(time, s)
-            closed = method.discrete_bound(Batch(x_0), x_t, time[:, 0], later[:, 0])
-            yield CLOSED, closed, bound.discrete(target, pred, later).sum(-1)
+        yield CLOSED, *closed_and_generic(method, x_0, x_t, time, s)
 
 
 @torch.no_grad()
@@ -143,16 +135,14 @@ def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
     each block and each number of masks."""
     if not method.steps:
         return bounds.parts(L, 30)
-    n = method.steps * (method.steps - 1)
-    return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    return even(method.steps * (method.steps - 1))
 
 
 def bound_of_loss(method: Diffusion, x_0: Tensor) -> Tensor | None:
     """The bound, or the part of it, that the loss has as its expectation; None if it has another one, or a search's."""
     config = method.config
     if method.loss_is_bound:
-        exact = getattr(config, "loss", "").endswith("dce") and config.loss != "t-dce"  # has no ends
-        return total(method, x_0, jumps=not exact)
+        return total_of_loss(method, x_0)
     of_scores = isinstance(method, Scored) and not (isinstance(method, SEDD) and config.loss == "squared")
     one_term = isinstance(method, TauLDR) and not config.auxiliary and config.objective != "one-pass-biased"
     if (of_scores or one_term) and getattr(method, "interval", None) is None and not getattr(config, "blocks", ()):

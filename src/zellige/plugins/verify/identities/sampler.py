@@ -48,6 +48,7 @@ from zellige.samplers.predict import clean_where_fixed, expected_time
 from zellige.samplers.replay import Replayed, weigh
 from zellige.samplers.sampler import start_distribution
 
+from .blocks import next_distributions, of_tokens
 from .bound import grid
 from .check import (
     L,
@@ -62,6 +63,7 @@ from .check import (
     end_at,
     ends,
     every_state,
+    fits,
     marginal,
     numbers,
     of_clean,
@@ -92,11 +94,9 @@ def distance(
     if not isinstance(method, Diffusion):
         denoiser, distribution = metropolis.Scores(method.neighbourhood, data_distribution(), L), data_distribution()
     else:
-        denoiser = (
-            truth_of(method)
-            if clean_times
-            else _OneTime(method.process, data_distribution(), L, method.parameterization)
-        )
+        denoiser = truth_of(method)
+        if not clean_times:
+            denoiser = _OneTime(method.process, data_distribution(), L, method.parameterization)
         if sampler.reason_against(denoiser):  # it reads hidden states
             denoiser = with_hidden_states(method)
         distribution = enumeration.embed(method.process, data_distribution(), L)
@@ -223,12 +223,10 @@ def the_cosine_grid_converges(method: Diffusion):
         yield from order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
-@own("sampler.ancestral-choose")
+@own("sampler.ancestral-choose", fits(Ancestral))
 @torch.no_grad()
 def choosing_first_is_the_kernel(method: Diffusion):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
-    if Ancestral.reason_against(method) is not None:
-        return
     worst = Largest()
     for steps in (1, 2, 4):
         by_choice, by_kernel = (script.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
@@ -238,13 +236,11 @@ def choosing_first_is_the_kernel(method: Diffusion):
     yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
 
 
-@own("sampler.ancestral-argmax")
+@own("sampler.ancestral-argmax", fits(Ancestral))
 @torch.no_grad()
 def argmax_is_the_mode_of_the_kernel(method: Diffusion):
     """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint
     distribution."""
-    if Ancestral.reason_against(method) is not None:
-        return
     worst, state = Largest(), every_state(method)
     X = state.x
     for t, s in itertools.pairwise(Ancestral().times(method, 4)[1:]):  # at PRIOR most states are impossible
@@ -253,9 +249,8 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
         mode = torch.nn.functional.one_hot(transition.argmax(-1), len(X)).double()
         ways: tuple[Argmax, ...] = ("every", "last") if s == CLEAN else ("every",)
         for argmax in ways:
-            worst.see(
-                script.transition(Ancestral(argmax=argmax), method, state, *time), mode, f"{argmax}, t = {float(t)}"
-            )
+            step = script.transition(Ancestral(argmax=argmax), method, state, *time)
+            worst.see(step, mode, f"{argmax}, t = {float(t)}")
     yield worst.row(SAMPLER, "ancestral, argmax = the mode of its kernel")
 
 
@@ -274,21 +269,18 @@ def race(p: Tensor, m: float) -> Tensor:
     return out
 
 
-@own("sampler.ancestral-gumbel")
+@own("sampler.ancestral-gumbel", fits(Ancestral))
 @torch.no_grad()
 def truncated_gumbel_noise_is_its_race(method: Diffusion):
     """A step with Gumbel noise of few bits, from the kernel's marginals by integrals;
     of 53 bits it is the kernel itself."""
-    if Ancestral.reason_against(method) is not None:
-        return
     worst, state = Largest(), every_state(method)
     X = state.x
     for t, s in itertools.pairwise(Ancestral().times(method, 3)):
         time = (t.expand(len(X), 1), s.expand(len(X), 1))
         kernel = script.transition(Ancestral(choose=False), method, state, *time)
-        worst.see(
-            script.transition(Ancestral(gumbel_bits=53), method, state, *time), kernel, f"53 bits, t = {float(t)}"
-        )
+        many = script.transition(Ancestral(gumbel_bits=53), method, state, *time)
+        worst.see(many, kernel, f"53 bits, t = {float(t)}")
         rows = torch.linspace(0, len(X) - 1, 3).long()  # of the states, three
         for bits in (1, 5):
             truncated = script.transition(Ancestral(gumbel_bits=bits), method, state, *time)
@@ -311,7 +303,7 @@ def _exact(key: str, identity: str, *samplers: Any) -> None:
         for sampler in samplers:
             if sampler.reason_against(method) is not None or not one_alpha(method):
                 return
-            worst.see(torch.tensor(distance(method, sampler, L)), 0.0, "exact network")
+            worst.see(distance(method, sampler, L), 0.0, "exact network")
         yield worst.row(SAMPLER, identity)
 
 
@@ -329,12 +321,12 @@ NETWORK_CHOOSES = (  # several rules, and what each makes of a network that is n
 )
 
 
-@own("sampler.confidence-error")
+@own("sampler.confidence-error", fits(Confidence))
 @torch.no_grad()
 def an_entropy_bound_bounds_the_error(method: Diffusion):
     """With the exact network: KL(data || samples) <= g E[steps], as EB promises;
     steps counted by the sampler itself."""
-    if Confidence.reason_against(method) is not None or not one_alpha(method):
+    if not one_alpha(method):
         return
     truth, X = truth_of(method), enumeration.states(V, L)
     data, rows, worst = data_distribution(), Batch(X), Largest()
@@ -347,13 +339,11 @@ def an_entropy_bound_bounds_the_error(method: Diffusion):
     yield worst.row(SAMPLER, "confidence, entropy bound: KL <= g E[steps]")
 
 
-@own("sampler.confidence-distribution")
+@own("sampler.confidence-distribution", fits(Confidence))
 @torch.no_grad()
 def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
     """On a network that is not exact: the probability of each text, by the sampler's own code,
     is how often it is written."""
-    if Confidence.reason_against(method) is not None:
-        return
     worst, X = Largest(), enumeration.states(V, L)
     for sampler in NETWORK_CHOOSES:
         likelihood = weigh(method, Batch(X), Replayed(sampler, OWN)).log_w.sum(-1).exp()
@@ -365,11 +355,11 @@ def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
     yield worst.row(SAMPLER, "confidence, klass = exp(their likelihood)")
 
 
-@own("sampler.klass")
+@own("sampler.klass", fits(Klass))
 @torch.no_grad()
 def settled_tokens_are_the_data(method: Diffusion):
     """With the exact network, where a token settles only once it is certain."""
-    if Klass.reason_against(method) is not None or not one_alpha(method):
+    if not one_alpha(method):
         return
     worst, sampler = Largest(), Klass(threshold=1.0)
     samples = script.run_distribution(sampler, truth_of(method), L)
@@ -377,7 +367,7 @@ def settled_tokens_are_the_data(method: Diffusion):
     yield worst.row(SAMPLER, "klass, certain tokens = data distribution")
 
 
-@own("sampler.p2", lambda method: P2.reason_against(method) is None)
+@own("sampler.p2", fits(P2))
 @torch.no_grad()
 def p2_keeps_the_likeliest(method: Diffusion):
     """Its distribution, summed over all that may be drawn, beside that of its definition, followed text by text."""
@@ -418,9 +408,8 @@ def _said(method: Diffusion, x: Sequence[int], fixed: Tensor) -> list[list[float
     """What the network says about each position of a text, masks or not."""
     state = State(torch.tensor([x]), fixed[None] >= 0, torch.zeros(1))
     time = clean_where_fixed(method, state, expected_time(method, state))
-    pred = method.read(
-        method.logits(method.hidden(state.x, time)), torch.full_like(state.x, method.process.mask_id), time
-    )
+    masks = torch.full_like(state.x, method.process.mask_id)
+    pred = method.read(method.logits(method.hidden(state.x, time)), masks, time)
     return maths.normalise(posterior(pred).double())[0].tolist()
 
 
@@ -446,9 +435,8 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
     if any(sampler.reason_against(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
     worst, mixtures = Largest(), Largest()
-    orders = torch.stack([script.sample_distribution(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(
-        0
-    )
+    each = [script.sample_distribution(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]
+    orders = torch.stack(each).mean(0)
     together = script.sample_distribution(AnyOrder(per_step=L), method, 1)
     mixture = lambda w: (1 - w) * orders + w * together  # noqa: E731
     for sampler in one_by_one:
@@ -458,9 +446,8 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
         inside = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         times = torch.cat((inside.new_tensor([PRIOR]), inside, inside.new_tensor([CLEAN])))
         w = method.process.schedule.alpha(times).diff(dim=0).square().sum()  # P(both positions in one step)
-        mixtures.see(
-            script.sample_distribution(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps"
-        )
+        samples = script.sample_distribution(Ancestral(), method, times)
+        mixtures.see(samples, mixture(w), f"T = {steps} and the two jumps")
     yield mixtures.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
     away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
     where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
@@ -475,37 +462,28 @@ def first_hitting_draws_the_data_distribution(method: Diffusion):
         yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
 
 
-@own("sampler.remasking")
+@own("sampler.remasking", fits(Remasking))
 @torch.no_grad()
 def remasking_keeps_the_marginals(method: Diffusion):
     """Given x_0, which the network knows, each step has the distribution q(x_s | x_0)."""
     worst = Largest()
-    if Remasking.reason_against(method) is not None:
-        return
     for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
         sampler = Remasking(kind, eta=0.3)
         point = torch.zeros_like(data_distribution()).index_fill(0, torch.tensor(5), 1.0)
         x_0, times = enumeration.embed(method.process, point, L), sampler.times(method, 8)
         for distribution, t in zip(script.sample_distributions(sampler, truth_of(method, point), times), times):
-            worst.see(
-                distribution, enumeration.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}"
-            )
+            wanted = enumeration.marginal(method.process, x_0, L, float(t))
+            worst.see(distribution, wanted, f"{kind}, t = {float(t):.3f}")
     yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0) at each step")
 
 
 # ---------------------------------------------------------------------------------- from left to right
-@own("sampler.blockwise")
+@own("sampler.blockwise", fits(Blockwise))
 @torch.no_grad()
 def blockwise_draws_the_model(method: Diffusion):
     """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
-    if Blockwise.reason_against(method) is not None:
-        return
-    worst = Largest()
-    samples, model = (
-        script.run_distribution(Blockwise(Ancestral()), method, L, 2),
-        bounds.log_likelihood(method, grid(method, 2)),
-    )
-    worst.see(samples, model.exp(), "T = 2")
+    worst, samples = Largest(), script.run_distribution(Blockwise(Ancestral()), method, L, 2)
+    worst.see(samples, bounds.log_likelihood(method, grid(method, 2)).exp(), "T = 2")
     yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
 
 
@@ -530,12 +508,10 @@ def by_definition(p: Tensor) -> Tensor:
     return maths.normalise(torch.where(before < COLD["top_p"] * p.sum(-1, keepdim=True), p, 0.0))
 
 
-@own("sampler.guided")
+@own("sampler.guided", fits(Ancestral))
 @torch.no_grad()
 def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
-    if Ancestral.reason_against(method) is not None:
-        return
     distribution, worst = Largest(), Largest()
     wrapper: Any = Truncated(method, **COLD)
     X = enumeration.states(method.process.K, L)
@@ -557,21 +533,16 @@ def guidance_changes_the_clean_posterior_alone(method: Diffusion):
 def guidance_changes_the_distribution_of_the_next_token(method: Any):
     """Token by token, without a cache."""
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
-    x, p = method.inputs(Batch(X)), torch.ones(len(X), dtype=torch.float64)
-    for i in range(L):
-        distribution = by_definition(method.next(method.network.features(x[:, : i + 1])[:, -1]))
-        p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
+    p = of_tokens(by_definition(next_distributions(method, X)), X).prod(-1)
     worst.see(script.run_distribution(LeftToRight(**COLD), method, L), p, "all x")
     yield worst.row(SAMPLER, "left_to_right, guided = guided next tokens")
 
 
-@own("sampler.guided-blocks")
+@own("sampler.guided-blocks", fits(Blockwise))
 @torch.no_grad()
 def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     """On a network that is not exact: in blocks of one, token by token by definition; else the samples are those of the
     wrapped model, at every length that the method admits."""
-    if Blockwise.reason_against(method) is not None:
-        return
     worst, difference = Largest(), Largest()
     wrapper: Any = Truncated(method, **COLD)
     for length in (1, L) if method.block else (L,):
@@ -583,12 +554,8 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     model: Any = again(method, block=1)
     if AnyOrder.reason_against(of_length(model, 1)) is not None:
         return
-    X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
-    for i in range(L):
-        cache = model.extend(None, X[:, :i]) if i else None
-        blank = torch.full_like(X[:, :1], model.process.mask_id)
-        distribution = by_definition(posterior(model.predict(blank, PRIOR, context=cache)).double()[:, 0])
-        p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
+    X = enumeration.states(V, L)
+    p = of_tokens(by_definition(next_distributions(model, X)), X).prod(-1)
     worst.see(script.run_distribution(Blockwise(Ancestral(), **COLD), model, L, 1), p, "blocks of one")
     yield worst.row(SAMPLER, "blocks of one, guided = guided next tokens")
 
@@ -609,29 +576,25 @@ def expected_calls_are_those_that_are_made(method: Diffusion):
                 continue
             applies = True
             calls = script.run_calls(sampler, method, L, 2, fixed)
-            worst.see(
-                torch.tensor(calls, dtype=torch.float64),
-                float(forecast),
-                f"{name}, {'no prompt' if fixed is None else 'given [1, _]'}",
-            )
+            worst.see(calls, float(forecast), f"{name}, {'no prompt' if fixed is None else 'given [1, _]'}")
     if applies:
         yield worst.row(SAMPLER, "network evaluations expected = made, prompts too")
 
 
 # ---------------------------------------------------------------------------------- given positions
-@own("sampler.infill")
+@own("sampler.infill", fits(Ancestral))
 @torch.no_grad()
 def infilling_is_the_conditional_distribution(method: Diffusion):
-    if Ancestral.reason_against(method) is not None or not starts(method):
+    if not starts(method):
         return
     worst, ancestral = Largest(), Ancestral()
     if method.process.mask is not None:
         for sampler in (ancestral, FirstHitting(), AnyOrder()):
             if sampler.reason_against(method) is None and not drawn(sampler, method):
-                worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
+                worst.see(distance(method, sampler, 16, GIVEN), 0.0, f"{sampler.name}, given [1, _]")
         yield worst.row(SAMPLER, "infilling = the exact conditional")
         return
-    worst.see(torch.tensor(distance(method, ancestral, 16, GIVEN)), 0.0, "given [1, _]")
+    worst.see(distance(method, ancestral, 16, GIVEN), 0.0, "given [1, _]")
     yield worst.row(SAMPLER, "infilling, time CLEAN = the conditional", 1e-5)
     away = [distance(method, ancestral, steps, GIVEN, clean_times=False) for steps in (64, 128, 256)]
     where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)

@@ -15,9 +15,9 @@ from zellige.methods.method import Method
 from zellige.samplers import Metropolis, Sampler
 from zellige.samplers.metropolis import OverNeighbours
 
-from .check import L, Largest, V, above, apart, data_distribution, of_order, own
+from .check import L, Largest, V, above, apart, data_distribution, even, of_order, own
 
-SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
+SCORE = "score: no process, neighbours of a text"
 
 
 def concrete(method: Method) -> bool:
@@ -106,7 +106,7 @@ def noised(distribution: Tensor, noise: float) -> Tensor:
 @own("score.objective", concrete)
 def losses_are_the_explicit_ones(method: Method):
     value, gradient, distribution, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
-    expected = (distribution * bounds.expectation(method.loss, X, ONCE)).sum()
+    expected = (distribution * bounds.expectation(method.loss, X, even(1))).sum()
     if method.config.objective == "denoising":
         q = noised(distribution, method.config.noise)
         whole, left_out = explicit(method, distribution @ q)
@@ -121,10 +121,7 @@ def losses_are_the_explicit_ones(method: Method):
         true, constant = (distribution * whole).sum(), -left_out
     value.see(expected, true + constant, "the data's distribution")
     yield value.row(SCORE, "E of the loss = the explicit one + a constant")
-    for drawn_gradient, true_gradient in zip(
-        *(torch.autograd.grad(v, list(method.parameters())) for v in (expected, true))
-    ):
-        gradient.see(drawn_gradient, true_gradient, "the data's distribution")
+    gradient.see_gradients(expected, true, (method, method), "the data's distribution")
     yield gradient.row(SCORE, "... its gradient")
 
 
@@ -208,11 +205,5 @@ def without_the_hastings_factor_it_is_wrong(method: Method):
         return  # the factor is 1
     P, distribution = matrix(_NoFactor(), true_scores(method)), data_distribution()
     where = "expected failure: |p P - p|, where texts have different numbers of neighbours"
-    yield above(
-        "sampler",
-        "metropolis without the Hastings factor  wrong",
-        apart(distribution @ P, distribution),
-        0.01,
-        "≥ 0.01",
-        where,
-    )
+    away = apart(distribution @ P, distribution)
+    yield above("sampler", "metropolis without the Hastings factor  wrong", away, 0.01, "≥ 0.01", where)

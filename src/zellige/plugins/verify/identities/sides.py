@@ -93,31 +93,22 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
     yield samples.row(BOUND, "own samples: sum of 1/w = 1 for each text", PRECISE if integrated else EXACT)
     bound = Largest()
     if not method.approximate:
-        bound.see(
-            minus_log, bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0), path.distribution.text
-        )
+        its_bound = bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0)
+        bound.see(minus_log, its_bound, path.distribution.text)
         yield bound.row(BOUND, "E -log w (n = 1) = the bound of it", PRECISE)
     if of_steps or method.clean(Batch(x_0)) is None:
         distribution = Largest()
-        p = (
-            bounds.log_likelihood(method, times).exp()
-            if of_steps
-            else of_clean(method, distributions.continuous_distribution(method))
-        )
+        if of_steps:
+            p = bounds.log_likelihood(method, times).exp()
+        else:
+            p = of_clean(method, distributions.continuous_distribution(method))
         distribution.see(w, p, path.distribution.text)
-        yield distribution.row(
-            BOUND, "E w = p(x) of the bounded distribution", PRECISE if integrated or not of_steps else EXACT
-        )
+        tolerance = PRECISE if integrated or not of_steps else EXACT
+        yield distribution.row(BOUND, "E w = p(x) of the bounded distribution", tolerance)
         below = minus_log + 1 - p * inverse  # the tangent at one draw, E p/psi = p E 1/w (TUBE)
-        gap = torch.minimum(minus_log + p.log(), -p.log() - below)
-        yield above(
-            BOUND,
-            "-log p lies between both sides, smallest gap",
-            float(gap.min()),
-            -PRECISE,
-            "≥ 0",
-            path.distribution.text,
-        )
+        gap = float(torch.minimum(minus_log + p.log(), -p.log() - below).min())
+        where = path.distribution.text
+        yield above(BOUND, "-log p lies between both sides, smallest gap", gap, -PRECISE, "≥ 0", where)
 
 
 @own("bound.own-chain", lambda method: method.steps > 0)
@@ -126,9 +117,8 @@ def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Ro
     """By default; and the time of a number of masks is a time of that chain."""
     method, ancestral = few_steps(method), Ancestral()
     p, worst = bounds.log_likelihood(method, method.grid(method.steps)).exp(), Largest()
-    worst.see(
-        of_clean(method, script.sample_distribution(ancestral, method, ancestral.times(method, None))), p, "no `steps`"
-    )
+    samples = script.sample_distribution(ancestral, method, ancestral.times(method, None))
+    worst.see(of_clean(method, samples), p, "no `steps`")
     yield worst.row(BOUND, "ancestral without steps = p(x) of its T steps")
     if not_absorbing(method, one=True) is None:
         worst, grid_times = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)

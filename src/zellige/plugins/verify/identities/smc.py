@@ -31,11 +31,13 @@ from .check import (
     below,
     data_distribution,
     discrete,
+    fits,
     numbers,
     own,
     shared,
     state_of,
     truth_of,
+    with_table,
 )
 from .sampler import starts
 
@@ -129,9 +131,7 @@ def world(name: str) -> Diffusion:
     """A model of two tokens at two positions, with a network that sees the time and is not exact."""
     cls: Any = methods.find(name)
     config = cls.Config()
-    network = Table(cls.states(TOKENS, config), 2, time=True, outputs=cls.outputs(TOKENS, config)).double()
-    with torch.no_grad():
-        network.logits.copy_(numbers(*network.logits.shape, size=1.5))
+    network = with_table(Table(cls.states(TOKENS, config), 2, time=True, outputs=cls.outputs(TOKENS, config)))
     method: Any = methods.build(cls, TOKENS, network, config, length=2)
     return method.double()
 
@@ -244,7 +244,7 @@ def given_tokens_are_not_annealed():
     yield worst.row(PARTICLES, "annealed, a token given: Z = sum p(y | it)^2")
 
 
-@own("smc.step", lambda method: Smc.reason_against(method) is None)
+@own("smc.step", fits(Smc))
 @torch.no_grad()
 def a_step_multiplies_by_its_weights(method: Any):
     """On a network that is not exact, from pairs of texts of unequal weight, annealed: all draws of one step."""
@@ -268,7 +268,7 @@ def a_step_multiplies_by_its_weights(method: Any):
     yield worst.row(PARTICLES, "one step, annealed: E[Z w(x)] = w times W")
 
 
-@own("smc.anneal", lambda method: Smc.reason_against(method) is None)
+@own("smc.anneal", fits(Smc))
 @torch.no_grad()
 def annealing_tends_to_the_power(method: Any):
     """Many particles with the exact network: the distribution of T steps tends to p^anneal.

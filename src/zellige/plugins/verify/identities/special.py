@@ -25,8 +25,8 @@ from zellige.methods.absorbing import Masked
 from zellige.methods.diffusion import Diffusion
 from zellige.methods.method import Method
 
-from .bound import BOUND, closed_form_is_the_generic_bound
-from .check import L, Largest, Row, V, again, enumerable, own
+from .bound import BOUND, closed_form_is_the_generic_bound, total
+from .check import L, Largest, Row, V, again, enumerable, even, own, some_texts, worst_of
 from .coarse import a_coarse_chain_is_a_chain
 
 PARTS = "without carry-over, without zero masking, without both"
@@ -43,10 +43,10 @@ def bert_is_one_step(method: Diffusion):
     lost = CHOSEN * (MASKED + RANDOM)
     noise = Tabulated(torch.tensor([1.0, 1 - lost], dtype=torch.float64))
     one.process = process = absorbing_uniform(V + 1, noise, MASKED / (MASKED + RANDOM))
-    x_0, nodes = enumeration.states(V, L), (torch.tensor([0.5]).double(), torch.ones(1).double())
+    x_0 = enumeration.states(V, L)
     all_positions, chosen_ones = _bert(one, x_0)
     whole, chosen = Largest(), Largest()
-    last = bounds.expectation(lambda *draw: one.terms(*draw)["reconstruction"], x_0, nodes)
+    last = bounds.expectation(lambda *draw: one.terms(*draw)["reconstruction"], x_0, even(1))
     whole.see(last, all_positions, "all terms but the prior's")
     whole.see(bounds.step_bound(one, x_0, one.grid(1)) - bound.prior(process, x_0, 1.0).sum(-1), last, "enumerated")
     yield whole.row(BOUND, "one step less L_T = BERT's noise, all positions")
@@ -152,25 +152,20 @@ def _tagged(method: AR, x_0: Tensor) -> Tensor:
 def mdlm_without_subs_is_a_chain(method: MDLM) -> Iterator[Row]:
     """Without carry-over, zero masking or both; the network sees the time or not.
     The rows of each with the largest error."""
-    rows: dict[str, Row] = {}
+    checks = []
     for carry_over, zero_masking, time in ((False, True, False), (False, False, True), (True, False, False)):
         more = {"carry_over": carry_over, "zero_masking": zero_masking, "time": time}
         instance: Any = enumerable(MDLM, diffusion_steps=4, **more)
         name = ", ".join(f"{option} False" for option in ("carry_over", "zero_masking") if not more[option])
-        checks = (closed_form_is_the_generic_bound, a_coarse_chain_is_a_chain, _its_loss_is_its_bound)
-        for row in itertools.chain.from_iterable(check(instance) for check in checks):
-            if row.identity not in rows or row.strain > rows[row.identity].strain:
-                rows[row.identity] = replace(row, where=f"{name}: {row.where}")
-    for row in rows.values():
+        for check in (closed_form_is_the_generic_bound, a_coarse_chain_is_a_chain, _its_loss_is_its_bound):
+            checks.append((name, check(instance)))
+    for row in worst_of(checks):
         yield replace(row, group=PARTS)
 
 
 def _its_loss_is_its_bound(method: Diffusion) -> Iterator[Row]:
-    worst, x_0 = Largest(), enumeration.states(V, L)[[1, 3, 8]]
-    n = method.steps * (method.steps - 1)  # a loss draws one of all steps, or of those before the last
-    nodes = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    worst, x_0 = Largest(), some_texts()
+    nodes = even(method.steps * (method.steps - 1))  # a loss draws one of all steps, or of those before the last
     with torch.no_grad():
-        worst.see(
-            bounds.expectation(method.loss, x_0, nodes), bounds.step_bound(method, x_0, method.grid(method.steps))
-        )
+        worst.see(bounds.expectation(method.loss, x_0, nodes), total(method, x_0))
     yield worst.row(BOUND, "E of the loss = the bound of T steps")

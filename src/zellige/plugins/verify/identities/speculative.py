@@ -45,7 +45,7 @@ def world(conv: int = 3) -> tuple[Diffusion, CausalHead]:
         head = CausalHead(TOKENS + 1, 8, 2, conv).double()
     shift = 0
     for p in (*method.parameters(), *head.parameters()):
-        p.requires_grad_(False).copy_(numbers(shift + p.numel(), size=1.1)[shift:].reshape(p.shape))
+        p.requires_grad_(False).copy_(numbers(*p.shape, size=1.1, shift=shift))
         shift += p.numel()
     return method.verified_by(head.forward), head
 

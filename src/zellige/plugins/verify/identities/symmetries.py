@@ -19,7 +19,7 @@ from zellige.nn.averaged import Averaged
 from zellige.nn.table import Table
 from zellige.samplers.predict import reads_tokens
 
-from .check import INSIDE, Largest, V, above, numbers, own
+from .check import INSIDE, Largest, V, above, own, with_table
 
 SYMMETRIES = "symmetries: a network averaged over them"
 LONG = 3
@@ -36,9 +36,7 @@ def moves_and_renames() -> tuple[Tensor, Tensor]:
 
 def one_network(method: Method) -> Diffusion:
     """The method with a table of fixed numbers for three positions."""
-    table = Table(V + 1, LONG, method.time_conditioned, type(method).outputs(V, method.config)).double()
-    with torch.no_grad():
-        table.logits.copy_(numbers(*table.logits.shape, size=1.5))
+    table = with_table(Table(V + 1, LONG, method.time_conditioned, type(method).outputs(V, method.config)))
     return methods.build(type(method), V, table, method.config, LONG).double()  # pyright: ignore[reportReturnType]
 
 

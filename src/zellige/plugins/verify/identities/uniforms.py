@@ -54,11 +54,8 @@ def draws_have_their_distributions():
     waits = random.exponential((MANY,), Lattice(middles(MANY)))
     exact.see(-torch.expm1(-waits), middles(MANY), "exponential")
     ends = torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)
-    exact.see(
-        random.categorical(SIXTEENTHS.expand(2, -1), Lattice(ends)).double(),
-        torch.tensor([1.0, 4.0]),
-        "no token of chance 0",
-    )
+    tokens = random.categorical(SIXTEENTHS.expand(2, -1), Lattice(ends))
+    exact.see(tokens.double(), torch.tensor([1.0, 4.0]), "no token of chance 0")
     tail = torch.tensor([1.0, 2.0**-40], dtype=torch.float64).expand(1, -1)
     exact.see(random.categorical(tail, Lattice(ends[1:])).double(), 1.0, "a token of chance 1e-12")
     yield exact.row(DRAWS, "tokens, coins, waits: the right frequencies")
