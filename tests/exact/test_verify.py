@@ -18,6 +18,7 @@ from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
 from zellige.methods.diffusion import Diffusion
 from zellige.plugins.verify import identities
 from zellige.plugins.verify.identities.check import near
+from zellige.plugins.verify.identities.sampler import chi_square
 from zellige.plugins.verify.verify import Report, _admits
 from zellige.samplers import SAMPLERS
 
@@ -199,6 +200,12 @@ def test_an_own_method_without_closed_forms():
     assert report.ok
     assert "bound.closed-form" not in {row.key for row in report.rows}  # nothing to compare
     assert {row.method for row in report.rows} == {"own", ""}
+
+
+def test_one_draw_of_what_is_impossible_is_found():
+    exact = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
+    assert chi_square(torch.tensor([50, 50, 0]), exact, "").ok
+    assert not chi_square(torch.tensor([50, 49, 1]), exact, "").ok
 
 
 # ---------------------------------------------------------------------------------- one sampler, and its refusal

@@ -11,7 +11,7 @@ from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration
 from zellige.exact.script import after, scripts, transition, transitions
 from zellige.methods.diffusion import Diffusion
-from zellige.samplers import Euler, State, TauLeaping, Uniformisation, run
+from zellige.samplers import Euler, State, TauLeaping, Uniformisation
 from zellige.samplers.tau_leaping import Jumps, corrector_rate
 
 from .check import (
@@ -19,7 +19,6 @@ from .check import (
     L,
     Largest,
     Row,
-    above,
     apart,
     data_distribution,
     every_state,
@@ -31,7 +30,7 @@ from .check import (
     reachable,
     truth_of,
 )
-from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
+from .sampler import GIVEN, SAMPLER, chi_square, counts, distance, of_draws, starts
 
 
 def _kinds(method: Diffusion) -> Iterator[Jumps]:
@@ -205,26 +204,14 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     """Given [1, _], with the exact network given that it is CLEAN: the conditional distribution."""
     if not starts(method):
         return
-    draws, distribution = 4_000, data_distribution()
     X = enumeration.states(method.process.K, L)
-    exact = enumeration.embed(method.process, distribution, L) * (X[:, 0] == GIVEN[0])
-    exact = exact / exact.sum()
-    fixed = GIVEN[None].expand(draws, -1)
-    *_, last = run(
-        Uniformisation(), truth_of(method), (draws, L), fixed=fixed, generator=torch.Generator().manual_seed(1)
-    )
-    counts = enumeration.index(last.x, method.process.K).bincount(minlength=len(exact))
-    possible = exact > 0
-    means = draws * exact[possible]
-    chi_2 = (counts[possible] - means).square().div(means).sum() + draws * int(counts[~possible].sum())
-    freedom = int(possible.sum()) - 1
-    p = float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (chi_2 / 2).double()))
-    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {freedom} degrees of freedom"
-    yield above(SAMPLER, "uniformisation, given [1, _]  chi-square, p", p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
+    exact = enumeration.embed(method.process, data_distribution(), L) * (X[:, 0] == GIVEN[0])
+    drawn = counts(Uniformisation(), truth_of(method), 4_000, GIVEN, seed=1)
+    yield chi_square(drawn, exact / exact.sum(), "uniformisation, given [1, _]  chi-square, p")
 
 
 @own("sampler.uniformisation-drawn", fits(Uniformisation))
 @torch.no_grad()
 def uniformisation_draws_the_data_distribution(method: Diffusion) -> Iterator[Row]:
     if starts(method):
-        yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")
+        yield of_draws(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

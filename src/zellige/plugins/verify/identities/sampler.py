@@ -105,7 +105,9 @@ def distance(
         distribution = distribution * ((fixed == X) | (fixed < 0)).all(-1)
     draws = drawn(sampler, method)
     samples = (
-        _frequencies(sampler, denoiser, draws) if draws else script.sample_distribution(sampler, denoiser, steps, fixed)
+        counts(sampler, denoiser, draws) / draws
+        if draws
+        else script.sample_distribution(sampler, denoiser, steps, fixed)
     )
     return apart(samples, distribution / distribution.sum())
 
@@ -128,21 +130,27 @@ def drawn(sampler: Sampler, method: Method) -> int:
     return 100_000 if isinstance(sampler, FirstHitting) and not one_alpha(method) else 0
 
 
-def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
-    """Of samples, (K^L,)."""
-    *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
-    K = len(start_distribution(method))
-    return enumeration.index(last.x, K).bincount(minlength=K**L) / draws
+def counts(sampler: Sampler, method: Method, draws: int, fixed: Tensor | None = None, seed: int = 0) -> Tensor:
+    """How many samples, given `fixed` (L,), are each sequence, (K^L,)."""
+    given, K = None if fixed is None else fixed.expand(draws, -1), len(start_distribution(method))
+    *_, last = run(sampler, method, (draws, L), fixed=given, generator=torch.Generator().manual_seed(seed))
+    return enumeration.index(last.x, K).bincount(minlength=K**L)
 
 
-def chi_square(method: Diffusion, sampler: Sampler, identity: str) -> Row:
-    """Of samples with the exact network against the data's distribution."""
-    distribution, draws = data_distribution(), drawn(sampler, method)
-    frequencies = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, distribution, L) > 0]
-    chi_2 = draws * (frequencies - distribution).square().div(distribution).sum() + draws * (1 - frequencies.sum())
-    p = float(torch.special.gammaincc(torch.tensor((len(distribution) - 1) / 2).double(), chi_2 / 2))
-    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {len(distribution) - 1} degrees of freedom"
+def chi_square(counts: Tensor, exact: Tensor, identity: str) -> Row:
+    """Of the counts of samples against their exact distribution, (K^L,) each; what is impossible counts in full."""
+    draws, possible = int(counts.sum()), exact > 0
+    means, freedom = draws * exact[possible], int(possible.sum()) - 1
+    chi_2 = (counts[possible] - means).square().div(means).sum() + draws * int(counts[~possible].sum())
+    p = float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (chi_2 / 2).double()))
+    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {freedom} degrees of freedom"
     return above(SAMPLER, identity, p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
+
+
+def of_draws(method: Diffusion, sampler: Sampler, identity: str) -> Row:
+    """The same of samples with the exact network against the data's distribution."""
+    exact = enumeration.embed(method.process, data_distribution(), L)
+    return chi_square(counts(sampler, truth_of(method), drawn(sampler, method)), exact, identity)
 
 
 class _OneTime(enumeration.Denoiser):
@@ -459,7 +467,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
 def first_hitting_draws_the_data_distribution(method: Diffusion):
     sampler = FirstHitting()
     if sampler.reason_against(method) is None and drawn(sampler, method):
-        yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
+        yield of_draws(method, sampler, "first_hitting  chi-square of draws, its p")
 
 
 @own("sampler.remasking", fits(Remasking))
