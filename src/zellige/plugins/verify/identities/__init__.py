@@ -6,41 +6,14 @@ numbers, so nothing is random.
 """
 # ruff: noqa: F401
 
-# isort: off  (the order of the table)
+# The order is that of the table.
+# isort: off
 # fmt: off
 from . import (
-    blocks,
-    bound,
-    caches,
-    carry,
-    coarse,
-    convolutions,
-    correctors,
-    d3pm,
-    decoders,
-    distributions,
-    draw,
-    few_steps,
-    given,
-    guidance,
-    insertion,
-    jumps,
-    leaps,
-    llamas,
-    networks,
-    options,
-    prediction,
-    process,
-    sampler,
-    score,
-    sides,
-    smc,
-    special,
-    speculative,
-    symmetries,
-    uniforms,
+    blocks, bound, caches, carry, distributions, coarse, convolutions, correctors, d3pm, decoders, draw, few_steps, given,
+    guidance, insertion, jumps, leaps, llamas, networks, options, prediction, process, sampler, score, sides, smc, special,
+    speculative, symmetries, uniforms,
 )
-
 # fmt: on
 # isort: on
 from .check import OWN, SHARED, WHOLE, L, Row, V, variants, worst_of
