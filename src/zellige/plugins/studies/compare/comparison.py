@@ -47,6 +47,7 @@ from zellige.show.record import Record, as_file, json_record
 from zellige.show.terminal import Terminal
 from zellige.training import forecast, lock, logger, setup
 from zellige.training.device import cuda, fleet, require_room
+from zellige.training.requests import Training
 from zellige.training.signals import Stopped
 
 from . import table
@@ -94,31 +95,25 @@ class Comparison(Record):
 
 @checked
 def compare_methods(
-    methods: Sequence[Any],
+    request: Request[Comparison],
     *,
     data: Any,
     net: Net | None,
     train: Train | None,
     folder: str | os.PathLike,
     calls: Sequence[int],
-    samples: int,
-    draws: int,
-    limit: int | None,
     terminal: Terminal | None,
-    request: Request[Comparison],
-    seeds: int = 1,
     rows: Rows | None = None,
-    samplers: Sequence[str] = (),
-    size: str = "",
 ) -> Comparison:
-    """Do what a request of a comparison asks (`request.Compare`, which its record names).
+    """Do what a request of a comparison asks (`request.Compare`); the arguments stand before its own fields.
 
     rows: of a paper's table, in the place of methods.
     """
-    terminal, where = terminal or Terminal(quiet=True), Path(folder)
-    several = rows.entrants if rows else entrants(methods, where)
+    asked: Any = request
+    terminal, where, size = terminal or Terminal(quiet=True), Path(folder), asked.size or ""
+    several = rows.entrants if rows else entrants(asked.methods, where)
     if several and several[0].place:
-        settled = {"data": data, "net": net, "size": size or None, "seeds": seeds if seeds > 1 else None}
+        settled = {"data": data, "net": net, "size": asked.size, "seeds": asked.seeds if asked.seeds > 1 else None}
         settled["train"] = None if train is None or replace(train, seed=0) == Train() else train
         if name := next((name for name, value in settled.items() if value is not None), ""):
             raise InputError(f"`{name}` is for methods that are trained, and these runs are; leave it out")
@@ -130,16 +125,16 @@ def compare_methods(
     if train.devices > 1:  # several would each ask for all of the comparison
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
-    how = Settings(tuple(calls), samples, draws, limit, train.seed, tuple(samplers))
+    how = Settings(tuple(calls), asked.samples, asked.draws, asked.limit, train.seed, tuple(asked.samplers))
     check_folder(where)
     with terminal.waiting("reading"):
-        work = _Work(several, data, net or Net(), train, where, how, terminal, request, seeds, rows, size)
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request.saved(), asked.seeds, rows, size)
     with lock.hold(where, "compared"):
         work.announce()
         terminal.say(work.heading())
-        findings = work.go()
+        measured = work.go()
         with terminal.waiting("drawing"):
-            return work.write(findings)
+            return work.write(*measured)
 
 
 class _Work:
@@ -147,7 +142,7 @@ class _Work:
 
     def __init__(
         self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
-        terminal: Terminal, request: Request[Comparison], seeds: int = 1, rows: Rows | None = None, size: str = "",
+        terminal: Terminal, request: Request[Comparison], seeds: int, rows: Rows | None, size: str,
     ):  # fmt: skip
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
@@ -158,27 +153,21 @@ class _Work:
             raise InputError(
                 f"no row of {rows.name if rows else 'it'} has a recipe; zellige list tables says which have"
             )
-        runs = [run for entrant in several for run in self._runs(entrant)]
-        self.trained = bool(several[0].place)  # before, and nothing is
-        begun = next((self._place(run.folder) for run in runs if holds_run(self._place(run.folder))), folder)
-        self.trainings = (
-            {}
-            if self.trained
-            else {
-                run.folder: run.training(data, net, _steps_of(folder / run.folder if rows else begun, train), folder)
-                for run in runs
-            }
-        )
-        configs = {name: training.config for name, training in self.trainings.items()}
+        runs, first = self.runs, several[0]
+        self.trained = bool(first.place)  # before, and nothing is
+        self.trainings = dict[str, Training]()
+        wanted, supported = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}, set[str]()
         if self.trained:
             configs = {run.folder: run_config(self._place(run.folder))[0] for run in runs}
-        wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
-        supported = set[str]()
-        first = several[0]
-        if self.trained:
             check_alike([(run.title, self._place(run.folder), configs[run.folder]) for run in runs])
             self.corpus = corpus_of(models.load(self._place(first.folder)))
         else:
+            begun = next((folder / run.folder for run in runs if holds_run(folder / run.folder)), folder)
+            for run in runs:
+                place = folder / run.folder if rows else begun
+                planned = forecast.as_long_as(place, train) if train.minutes and holds_run(place) else train
+                self.trainings[run.folder] = run.training(data, net, planned, folder)
+            configs = {name: training.config for name, training in self.trainings.items()}
             start = setup.load_start(train.start, first.method, first.name) if train.start else None
             ends = max(setup.ends_for(configs[run.folder], run.method) for run in runs)
             self.corpus = setup.read_corpus(configs[first.folder], ends, start=start)  # all learn the same ends
@@ -202,8 +191,7 @@ class _Work:
         if rows is not None:
             self.rows = rows.without(reasons)
             self.several = self.rows.entrants
-            kept = [run.folder for entrant in self.several for run in self._runs(entrant)]
-            self.configs = {name: self.configs[name] for name in kept}
+            self.configs = {run.folder: self.configs[run.folder] for run in self.runs}
         if not self.trained:
             check_runs(folder, self.configs)
         for run in map(self._place, self.configs):
@@ -215,6 +203,11 @@ class _Work:
     def _place(self, name: str) -> Path:
         """The folder of a run, by its name in the comparison's or its place from there."""
         return Path(os.path.normpath(self.folder.resolve() / name)) if self.trained else self.folder / name
+
+    @property
+    def runs(self) -> list[Entrant]:
+        """Every entrant with each of the seeds."""
+        return [run for entrant in self.several for run in self._runs(entrant)]
 
     def _runs(self, entrant: Entrant) -> list[Entrant]:
         """The entrant with each of the seeds."""
@@ -244,8 +237,7 @@ class _Work:
         The first training is given the minutes that these steps take it, and so plans them again; the others take its
         steps.
         """
-        runs = [run for entrant in self.several for run in self._runs(entrant)]
-        left = [run for run in runs if not self._is_done(run)]
+        left = [run for run in self.runs if not self._is_done(run)]
         several: Any = [self.configs[run.folder] for run in left]
         whole, on_cpu = 0, not cuda(self.config)
         if self.trained or not left:
@@ -290,8 +282,8 @@ class _Work:
         return self.rows.record(Path(path).name if path else self.corpus.about["name"], self.minutes)
 
     # ------------------------------------------------------------------------------------------------ the work
-    def go(self) -> "_Measured":
-        """Train and measure what is not there yet; all that measured.json then holds."""
+    def go(self) -> tuple[DataMeasurement, dict[str, Measurement]]:
+        """Train and measure what is not there yet; the judge and the data, and each method by the folder of its run."""
         file = self.folder / f"measured{self.part}.json"
         measurements = read_json(file, dict, MEASURE) if file.is_file() else {}
         if self.minutes and measurements.setdefault("minutes", self.minutes) != self.minutes:
@@ -304,11 +296,10 @@ class _Work:
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
         read = lambda name, kind: structure(measurements[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
         data = read("data", DataMeasurement) if _is_of(measurements.get("data"), data_wanted) else None
-        several = [run for entrant in self.several for run in self._runs(entrant)]
-        for number, entrant in enumerate(several, 1):
+        for number, entrant in enumerate(runs := self.runs, 1):
             run = self._place(entrant.folder)
             if not self.trained:
-                self._train(entrant, run, f"{number} of {len(several)}  {entrant.label}")
+                self._train(entrant, run, f"{number} of {len(runs)}  {entrant.label}")
             key = measurement_key(run, self.corpus, self.how)
             if data is not None and _is_of(measurements.get(entrant.folder), key):
                 methods[entrant.folder] = read(entrant.folder, Measurement)
@@ -327,7 +318,7 @@ class _Work:
             measurements |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
             files.write_file(file, as_file(measurements))
         assert data is not None
-        return _Measured(data, methods)
+        return data, methods
 
     def _train(self, entrant: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
@@ -362,17 +353,15 @@ class _Work:
             self.configs = {name: replace(config, train=of(config.train)) for name, config in self.configs.items()}
 
     # ------------------------------------------------------------------------------------------------ what is written
-    def write(self, measured: "_Measured") -> Comparison:
+    def write(self, data: DataMeasurement, measured: Mapping[str, Measurement]) -> Comparison:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
         from . import figure
 
-        data = measured.data
-        several = [[measured.methods[run.folder] for run in self._runs(entrant)] for entrant in self.several]
+        several = [[measured[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
             replace(
-                row_of(entrant, over_seeds(measurements)),
-                steps=_trained_steps(self._place(entrant.folder)),
-                seeds=seed_values(measurements),
+                row_of(entrant, measurements),
+                steps=int(read_config(self._place(entrant.folder))["train"]["steps"]),
             )
             for entrant, measurements in zip(self.several, several)
         ]
@@ -392,7 +381,7 @@ class _Work:
             seeds=self.seeds if len(self.seeds) > 1 else (),
         )  # fmt: skip
         protocol = self._protocol(data, findings.samples, firsts)
-        seconds = sum(method.seconds for method in measured.methods.values())
+        seconds = sum(method.seconds for method in measured.values())
         contents = json_record(
             "compare",
             self.request.to_dict(),
@@ -433,24 +422,6 @@ def _seeds_text(seeds: Sequence[int]) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _steps_of(run: Path, train: Train) -> Train:
-    """The training of a run whose length is said in minutes: where it is there, the steps that these have become."""
-    return forecast.as_long_as(run, train) if train.minutes and holds_run(run) else train
-
-
-def _trained_steps(run: Path) -> int:
-    """The steps of a finished run."""
-    return int(read_config(run)["train"]["steps"])
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The judge and the data, and each method by the folder of its run."""
-
-    data: DataMeasurement
-    methods: Mapping[str, Measurement]
-
-
 def _is_of(entry: object, key: dict[str, Any]) -> bool:
     """Return whether an entry of measured.json was measured with these settings."""
     return isinstance(entry, dict) and entry.get("key") == key
@@ -475,8 +446,9 @@ class _Bars:
         self.bar.update(done)
 
 
-def row_of(entrant: Entrant, measured: Measurement) -> Row:
+def row_of(entrant: Entrant, of_seeds: Sequence[Measurement]) -> Row:
     """One method in the table: without the nats of each text."""
+    measured = over_seeds(of_seeds)
     bound = None if measured.bound is None else replace(measured.bound, nats=None, sizes=None)
     return Row(
         method=entrant.name,
@@ -489,12 +461,8 @@ def row_of(entrant: Entrant, measured: Measurement) -> Row:
         quality=measured.quality,
         tokens_per_second=measured.tokens_per_second,
         by_sampler=measured.by_sampler,
+        seeds=tuple(m.bound.value for m in of_seeds if m.bound is not None) if len(of_seeds) > 1 else (),
     )
-
-
-def seed_values(measurements: Sequence[Measurement]) -> tuple[float, ...]:
-    """The bound of each seed's run of a method, where it was trained with several."""
-    return tuple(m.bound.value for m in measurements if m.bound is not None) if len(measurements) > 1 else ()
 
 
 def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
@@ -503,17 +471,10 @@ def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
     first = measurements[0]
     if len(measurements) == 1:
         return first
-    bound = (
-        None
-        if first.bound is None
-        else replace(
-            Bound.of(_mean([m.bound.result() for m in measurements if m.bound is not None])),
-            kind=first.bound.kind,
-            draws=first.bound.draws,
-            protocol=first.bound.protocol,
-            terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
-        )
-    )
+    bound, bounds = first.bound, [m.bound for m in measurements if m.bound is not None]
+    if bound is not None:
+        mean_bound, terms = Bound.of(_mean([b.result() for b in bounds])), _means([b.terms for b in bounds])
+        bound = replace(mean_bound, kind=bound.kind, draws=bound.draws, protocol=bound.protocol, terms=terms)
     quality = _mean_quality([m.quality for m in measurements])
     by_sampler = tuple(
         replace(at[0], quality=_mean_quality([m.quality for m in at]))

@@ -101,10 +101,14 @@ class Compare(Request["Comparison"]):
         if not str(self.folder):
             raise InputError("`run` is ''; give it a folder, e.g. `run` runs/compare")
         return compare_methods(
-            self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
-            samples=self.samples, draws=self.draws, limit=self.limit, seeds=self.seeds, terminal=terminal,
-            request=self.saved(), samplers=self.samplers, size=self.size or "",
-        )  # fmt: skip
+            self,
+            data=self.data,
+            net=self.net,
+            train=self.train,
+            folder=self.folder,
+            calls=self.calls,
+            terminal=terminal,
+        )
 
     def _run_table(self, terminal: Terminal | None) -> "Comparison":
         from .comparison import compare_methods
@@ -120,11 +124,10 @@ class Compare(Request["Comparison"]):
         usual, minutes = type(self).fields()["folder"].default, f"{self.minutes:g}"
         folder = f"runs/{self.table}-{minutes}-minutes" if str(self.folder) == usual else self.folder
         calls = TABLE_CALLS if self.calls == CALLS else self.calls
+        rows = rows_of(self.table, net.length)
         return compare_methods(
-            (), data=data, net=net, train=train, folder=folder, calls=calls, samples=self.samples, draws=self.draws,
-            limit=self.limit, seeds=self.seeds, terminal=terminal, request=self.saved(), samplers=self.samplers,
-            rows=rows_of(self.table, net.length),
-        )  # fmt: skip
+            self, data=data, net=net, train=train, folder=folder, calls=calls, terminal=terminal, rows=rows
+        )
 
 
 @declared
