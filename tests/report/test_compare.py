@@ -31,6 +31,7 @@ from zellige.evaluation.result import determined, difference, summarize
 from zellige.methods.mdlm import MDLM
 from zellige.papers.tables import TABLES
 from zellige.plugins.evaluations.steps.table import StepsTable
+from zellige.plugins.report.palette import as_svg
 from zellige.plugins.studies.compare import comparison, entrant, figure, table
 from zellige.plugins.studies.compare import comparison as comparer
 from zellige.plugins.studies.compare import reference as judge
@@ -779,7 +780,7 @@ def test_a_method_without_a_bound_and_one_that_is_infinite():
 @pytest.mark.parametrize("kind", ["n-gram", "law"])
 def test_the_figure_has_a_point_and_a_line_for_each(kind):
     made = findings(9, kind)
-    first, again = figure.svg(made), figure.svg(made)
+    first, again = (as_svg(figure.comparison_figure(made)) for _ in range(2))
     assert first == again
     fig = figure.comparison_figure(made)
     left, right = fig.axes

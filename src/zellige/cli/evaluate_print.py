@@ -9,7 +9,7 @@ from ..base.errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.result import Result
-from ..show.numbers import columns, count, counted, half_width, path, percent, perplexity, quantity
+from ..show.numbers import columns, count, counted, half_width, paragraph, path, percent, perplexity, quantity
 from ..show.terminal import Terminal
 from ..show.units import unit_of
 from .common import of_model
@@ -81,7 +81,7 @@ def describe(result: Result) -> list[str]:
     protocol += [f"averaged over {count(p['symmetries'])} symmetries"] if "symmetries" in p else []
     protocol += [f"{p['weights']} weights"] if "weights" in p else []
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
-    lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    lines += ["", *paragraph("protocol", text)]
     return lines
 
 

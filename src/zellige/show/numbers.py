@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 
 def count(n: float) -> str:
@@ -140,6 +141,20 @@ def columns(rows: Iterable[Sequence[str]], align: str, indent: int = 0, gap: int
         ]
         lines.append((" " * indent + (" " * gap).join(padded_cells)).rstrip())
     return lines
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; the first row is its head."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], ["---"] * len(rows[0]), *rows[1:]))
+
+
+def paragraph(head: str, text: str, width: int = 80, **how: Any) -> list[str]:
+    """Lines of a text under a head on its left; `how` is of `textwrap.wrap`.
+
+    >>> paragraph("note", "a text of some words", width=24)
+    ['  note      a text of', '            some words']
+    """
+    return textwrap.wrap(text, width, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, **how)
 
 
 NARROW = 12  # columns of a name or a quantity, which stays whole

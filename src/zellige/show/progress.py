@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,22 @@ class Bar:
         must = [f"{self.as_text(self.done)}{between}{self.as_text(self.total)}{' ' + self.unit if self.unit else ''}"]
         suffix = f"{left} left" if left else ""
         return _line(self.terminal, f"  {self.label}", self.done / self.total, must, [self.detail], suffix)
+
+
+@contextlib.contextmanager
+def one_bar_each(terminal: Terminal) -> Iterator[Callable[[str, int, int], None]]:
+    """Bars one after another, by a callback of (title, done, total): another title ends the bar and begins a new one."""
+    with contextlib.ExitStack() as stack:
+        now: tuple[str, Bar] | None = None
+
+        def show(title: str, done: int, total: int) -> None:
+            nonlocal now
+            if now is None or now[0] != title:
+                stack.close()
+                now = title, stack.enter_context(Bar(terminal, title, total))
+            now[1].update(done, total=total)
+
+        yield show
 
 
 @dataclass(frozen=True)

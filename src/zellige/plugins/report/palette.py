@@ -1,6 +1,7 @@
 """Colours, dashes and the style that all figures share."""
 
 import functools
+import io
 from typing import Any
 
 import matplotlib
@@ -55,6 +56,14 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "svg.fonttype": "none",
 }
+
+
+def as_svg(figure: Figure) -> str:
+    """A figure as SVG, the same text whenever it is drawn again."""
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
 
 
 def styled(make):

@@ -12,7 +12,7 @@ from zellige.base.requests import declared, inline, option
 from zellige.cli.common import OfModel, bars, load, of_model, resumable, typed_data, unfinished_folder
 from zellige.cli.evaluate_again import Mode
 from zellige.data import Data
-from zellige.show.numbers import SIGN, columns, count, counted, half_width, parts, path
+from zellige.show.numbers import SIGN, columns, count, counted, half_width, paragraph, parts, path
 from zellige.show.record import as_file
 from zellige.show.terminal import Terminal
 
@@ -71,7 +71,7 @@ def describe_bracket(result: "Bracket") -> list[str]:
         lines += [*textwrap.wrap("; ".join(filter(None, why)), 78, initial_indent="  ", subsequent_indent="  "), ""]
     reasons = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
     for text in reasons:
-        lines += textwrap.wrap(text, 78, initial_indent="  no row    ", subsequent_indent=" " * 12)
+        lines += paragraph("no row", text, 78)
     protocol = (
         f"{p['name']}: {counted(p['bound draws'], 'draw')} of the bound; n of {', '.join(map(str, p['numbers']))}, "
     )
@@ -81,7 +81,7 @@ def describe_bracket(result: "Bracket") -> list[str]:
     protocol += f"{p['tokenizer']}, " if "tokenizer" in p else ""
     protocol += f"seed {result.seed}"
     lines += [""] * bool(reasons)
-    return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    return [*lines, *paragraph("protocol", protocol, 78)]
 
 
 def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:

@@ -1,11 +1,9 @@
 """Printed samples: a column or a row for each point, beside real text, and the protocol."""
 
-import textwrap
-
 from zellige.cli.common import of_model
 from zellige.evaluation.metrics import METRICS, Metric, find, grouped
 from zellige.samplers.tau_leaping import describe_leaps
-from zellige.show.numbers import beside, columns, count, counted, parameters
+from zellige.show.numbers import beside, columns, count, counted, paragraph, parameters
 
 from .sample_sets import ScoredSet, curves_of
 from .samples import SamplesRecord
@@ -51,11 +49,7 @@ def describe_samples(record: SamplesRecord) -> list[str]:
     lines += table_of_cheats(record)
     spaced = False
     for head, text in _protocol(record):
-        paragraph = textwrap.wrap(
-            text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
-        )
-        lines += [*([] if spaced else [""]), *paragraph]
-        spaced = True
+        lines += paragraph(head, text, break_on_hyphens=False)
     return lines
 
 

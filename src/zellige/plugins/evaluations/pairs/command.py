@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from zellige.base.files import file_suffix
 from zellige.base.requests import declared, inline
 from zellige.cli.common import OfModel, bars, load, of_model, write_result
 from zellige.cli.evaluate_again import Mode
-from zellige.show.numbers import counted, half_width
+from zellige.show.numbers import counted, half_width, paragraph
 from zellige.show.terminal import Terminal
 
 from .request import EvaluatePairs
@@ -81,12 +80,12 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
             f"  accuracy {judged.normalised} (95%, Wilson) by nats per character",
         ]
     if judged.note:
-        lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
+        lines += paragraph("note", judged.note)
     protocol = f"{p['name']}: {p['estimator']}; {counted(result.draws, 'draw')} a pair ({p['strata']}), network {p['network']}, "
     protocol += f"{p['weights']} weights, "
     protocol += "".join(f"{p[key]}, " for key in ("tokenizer", "class") if key in p)
     protocol += f"seed {p['seed']}"
-    return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    return [*lines, "", *paragraph("protocol", protocol)]
 
 
 PAIRS = Mode(

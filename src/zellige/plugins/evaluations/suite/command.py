@@ -1,6 +1,5 @@
 """`zellige evaluate RUN --suite NAME`: its options, what it prints and writes."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from zellige.base.processes import this_process
 from zellige.base.requests import declared, inline
 from zellige.cli.common import OfModel, bars, load, of_model, resumable, unfinished_folder, write_result
 from zellige.cli.evaluate_again import Mode
-from zellige.show.numbers import SIGN, columns, count, decimals, half_width, pm
+from zellige.show.numbers import SIGN, columns, count, decimals, half_width, paragraph, pm
 from zellige.show.terminal import Terminal
 
 from .protocol import protocol_named
@@ -100,7 +99,7 @@ def describe_suite(table: "SuiteTable") -> list[str]:
     first = next(row.result for row in table.rows if row.result is not None)
     how += [str(first.protocol[key]) for key in ("time", "class") if key in first.protocol]
     text = f"{p.name} ({PROTOCOL}): {', '.join(how)}, seed {table.seed}"
-    return out + textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
+    return out + paragraph("protocol", text)
 
 
 def _suite_row(name: str, result: Any) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ measures nothing; compare.json, compare.md and compare.svg are made of it. With 
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +41,7 @@ from zellige.nn.block import Net
 from zellige.plugins.evaluations.generate.sample_sets import sampler_of
 from zellige.samplers import find as find_sampler
 from zellige.show.numbers import count, counted, duration, parameters
-from zellige.show.progress import Bar, TrainingPart
+from zellige.show.progress import TrainingPart, one_bar_each
 from zellige.show.record import Record, as_file, json_record
 from zellige.show.terminal import Terminal
 from zellige.training import forecast, lock, logger, setup
@@ -313,8 +312,8 @@ class _Work:
                 )
             device = "cuda" if cuda(self.config) else "cpu"
             model = models.load(run, method=None if entrant.named else entrant.method, device=device)
-            with _Bars(self.terminal) as bars:
-                methods[entrant.folder] = measure_method(model, run, key, judge, self.how, bars)
+            with one_bar_each(self.terminal) as show:
+                methods[entrant.folder] = measure_method(model, run, key, judge, self.how, show)
             measurements |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
             files.write_file(file, as_file(measurements))
         assert data is not None
@@ -355,7 +354,9 @@ class _Work:
     # ------------------------------------------------------------------------------------------------ what is written
     def write(self, data: DataMeasurement, measured: Mapping[str, Measurement]) -> Comparison:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
-        from . import figure
+        from zellige.plugins.report.palette import as_svg
+
+        from .figure import comparison_figure
 
         several = [[measured[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
@@ -396,7 +397,7 @@ class _Work:
         name = f"compare{self.part if partial else ''}"
         files.write_file(self.folder / f"{name}.json", as_file(contents))
         files.write_file(self.folder / f"{name}.md", table.markdown(findings, protocol, f"{name}.svg"))
-        files.write_file(self.folder / f"{name}.svg", figure.svg(findings))
+        files.write_file(self.folder / f"{name}.svg", as_svg(comparison_figure(findings)))
         return Comparison(self.folder, findings, contents, name, request=self.request)
 
     def _protocol(self, data: DataMeasurement, samples: int, bounds: list[Result]) -> dict[str, Any]:
@@ -425,25 +426,6 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 def _is_of(entry: object, key: dict[str, Any]) -> bool:
     """Return whether an entry of measured.json was measured with these settings."""
     return isinstance(entry, dict) and entry.get("key") == key
-
-
-class _Bars:
-    """One bar after another, called with (what, done, total); a new `what` begins a new one."""
-
-    def __init__(self, terminal: Terminal):
-        self.terminal, self.what, self.stack = terminal, "", ExitStack()
-
-    def __enter__(self) -> "_Bars":
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self.stack.close()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if what != self.what:
-            self.stack.close()
-            self.what, self.bar = what, self.stack.enter_context(Bar(self.terminal, what, total))
-        self.bar.update(done)
 
 
 def row_of(entrant: Entrant, of_seeds: Sequence[Measurement]) -> Row:

@@ -1,6 +1,5 @@
 """The figure of a comparison: bounds with their intervals, and the samples against network evaluations."""
 
-import io
 import math
 from typing import Any
 
@@ -17,14 +16,6 @@ from .record import Findings
 _SIX = ("blue", "vermilion", "green", "purple", "orange", "sky", "ink", "soft")
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-
-
-def svg(found: Findings) -> str:
-    """The figure as SVG, the same text for the same findings."""
-    out = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
-        comparison_figure(found).savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
 
 
 def comparison_figure(found: Findings) -> Figure:

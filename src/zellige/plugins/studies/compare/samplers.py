@@ -475,12 +475,14 @@ def written(folder: Path) -> list[Path]:
 
 
 def _write(record: SamplersComparison, folder: Path) -> None:
-    from .samplers_figure import svg
+    from zellige.plugins.report.palette import as_svg
+
+    from .samplers_figure import samplers_figure
 
     plain, page, figure = written(folder)
     files.write_file(plain, as_file(record.to_dict()))
     files.write_file(page, markdown(record))
-    files.write_file(figure, svg(record.findings))
+    files.write_file(figure, as_svg(samplers_figure(record.findings)))
 
 
 # ---------------------------------------------------------------------------------------------------- the table

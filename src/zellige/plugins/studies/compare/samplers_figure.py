@@ -4,7 +4,6 @@ A filled marker is a point that no other beats. Below it what a sample looks lik
 held-out data where a sampler has one.
 """
 
-import io
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,14 +22,6 @@ from .record import COSTS, SamplerFindings, SamplerPoint
 _MARKERS = "osD^vPX<>hp*"
 _LOOKS = [("blue", "-"), *LINES, ("ink", "-")]
 PERCENT = ("solved", "cells right", "valid and different", "inside")
-
-
-def svg(found: SamplerFindings) -> str:
-    """The figure as SVG, the same text for the same findings."""
-    out = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
-        samplers_figure(found).savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
 
 
 def samplers_figure(found: SamplerFindings) -> Figure:

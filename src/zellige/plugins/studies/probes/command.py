@@ -1,7 +1,5 @@
 """`zellige evaluate --probe`: classifiers in a model's features, GLUE too."""
 
-import contextlib
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +8,10 @@ from typing import TYPE_CHECKING
 from zellige.base.errors import InputError
 from zellige.base.files import file_suffix
 from zellige.base.requests import declared, inline
-from zellige.cli.common import (
-    OfModel,
-    load,
-    of_model,
-    write_result,
-)
+from zellige.cli.common import OfModel, load, of_model, write_result
 from zellige.cli.evaluate_again import Mode
-from zellige.show.numbers import columns, pm
-from zellige.show.progress import Bar
+from zellige.show.numbers import columns, paragraph, pm
+from zellige.show.progress import one_bar_each
 from zellige.show.terminal import Terminal
 
 from .requests import EvaluateGlue, EvaluateProbe
@@ -48,15 +41,7 @@ def probe(chosen: ProbeOptions | GlueOptions, words: Sequence[str], terminal: Te
     if not chosen.run:
         raise InputError(f"evaluate needs a run; e.g. zellige evaluate runs/demo --probe {chosen.request.probe}")
     model = load(terminal, chosen.run, "evaluate", chosen)
-    with contextlib.ExitStack() as stack:
-        bars = dict[str, Bar]()
-
-        def show(title: str, done: int, total: int) -> None:
-            if title not in bars:
-                stack.close()
-                bars[title] = stack.enter_context(Bar(terminal, title, total))
-            bars[title].update(done, total=total)
-
+    with one_bar_each(terminal) as show:
         return replace(chosen.request, progress=show).run(model)
 
 
@@ -117,8 +102,7 @@ def describe_glue(record: "GlueRecord") -> list[str]:
 def _protocol_lines(protocol: "Protocol", *parts: str) -> list[str]:
     """The protocol in words; `parts` of it stand in the middle."""
     words = [protocol.name, protocol.data, *parts, protocol.fine_tuning, protocol.class_, f"seed {protocol.seed}"]
-    text = ", ".join(filter(None, words))
-    return textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
+    return paragraph("protocol", ", ".join(filter(None, words)))
 
 
 def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:
