@@ -14,7 +14,7 @@ from zellige.base.requests import declared, inline, option
 from zellige.cli.common import Loading, OfModel, SamplerOptions, load, typed_data
 from zellige.cli.evaluate_again import Mode
 from zellige.data import Data
-from zellige.show.numbers import path
+from zellige.show.numbers import as_markdown, path
 from zellige.show.record import as_file
 from zellige.show.terminal import Terminal
 
@@ -138,8 +138,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
         body = [f"# {chosen.run or request.samples}", ""]
         for title, (head, *rows) in [*tables(record), *of_cheats(record)]:
             body += [f"## {title}", ""] if title else []
-            body += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-            body += [""]
+            body += [as_markdown(rows), ""]
         files.append(folder / f"{stem}.md")
         write_file(files[-1], "\n".join([*body, "```text", *describe_samples(record), "```"]) + "\n")
     features = record.protocol.features

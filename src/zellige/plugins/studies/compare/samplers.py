@@ -56,7 +56,7 @@ from zellige.plugins.kinds.puzzles.task import PUZZLES
 from zellige.samplers.confidence import NetworkChooses
 from zellige.samplers.replay import Replayed, no_order, weigh
 from zellige.show import kinds
-from zellige.show.numbers import columns, count, counted, duration, percent, scaled
+from zellige.show.numbers import as_markdown, columns, count, counted, duration, percent, scaled
 from zellige.show.progress import Bar
 from zellige.show.record import Figure, Record, as_file
 from zellige.show.terminal import Terminal
@@ -575,10 +575,9 @@ def table_lines(found: SamplerFindings) -> list[str]:
 
 def markdown(record: SamplersComparison) -> str:
     """The table, the figure and the protocol."""
-    found, table = record.findings, cells(record.findings)
-    table.insert(1, ["---"] * len(table[0]))
+    found = record.findings
     model = f"{record.about['method']}, {record.about['parameters']:,} parameters"
-    parts = [f"# Samplers of {model}, on {found.data}", "\n".join(f"| {' | '.join(row)} |" for row in table)]
+    parts = [f"# Samplers of {model}, on {found.data}", as_markdown(cells(found))]
     parts += ["\n".join(f"- {line}" for line in [*unbeaten_lines(found), *notes(found)])]
     parts += [f"![quality against network evaluations and time]({NAME}.svg)"]
     parts += ["\n".join(f"- {name}: {value}" for name, value in record.protocol.items())]

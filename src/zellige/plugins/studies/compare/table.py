@@ -7,7 +7,7 @@ from statistics import stdev
 from typing import Any
 
 from zellige.evaluation.interval import mean
-from zellige.show.numbers import SIGN, columns, count, counted, parameters, percent, pm, scaled
+from zellige.show.numbers import SIGN, as_markdown, columns, count, counted, parameters, percent, pm, scaled
 from zellige.show.units import unit_of
 
 from .record import Bound, Findings, Paper, Quality, Row
@@ -290,18 +290,13 @@ def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compar
     parts = [f"# {heading(found.paper) if found.paper else f'{title} on {found.data}'}"]
     parts += [f"    {found.command}"] if found.command else []
     if found.paper:
-        parts += [_markdown_rows(paper_cells(found, found.paper))]
+        parts += [as_markdown(paper_cells(found, found.paper))]
         parts += ["\n".join(f"- {line}" for line in paper_notes(found.paper))]
-    parts += [f"Under {', '.join(calls)}: {group}.", _markdown_rows(body)]
-    parts += [_markdown_rows(rows) for rows in (sampler_cells(found), seed_cells(found)) if rows]
+    parts += [f"Under {', '.join(calls)}: {group}.", as_markdown(body)]
+    parts += [as_markdown(rows) for rows in (sampler_cells(found), seed_cells(found)) if rows]
     parts += ["\n".join(f"- {line.strip()}" for line in notes(found)), f"![bounds and samples]({figure})"]
     parts += ["\n".join(f"- {name}: {_flat(value)}" for name, value in protocol.items())]
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; the first row is its head."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 def _excess(found: Findings, row: Row | None) -> str:
