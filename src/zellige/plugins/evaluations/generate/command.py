@@ -136,7 +136,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     write_file(files[0], as_file(record.to_dict()))
     if len(record.points) > 1 or record.cheats:
         body = [f"# {chosen.run or request.samples}", ""]
-        for title, (head, *rows) in [*tables(record), *of_cheats(record)]:
+        for title, rows in [*tables(record), *of_cheats(record)]:
             body += [f"## {title}", ""] if title else []
             body += [as_markdown(rows), ""]
         files.append(folder / f"{stem}.md")

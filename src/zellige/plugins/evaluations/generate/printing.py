@@ -47,7 +47,7 @@ def describe_samples(record: SamplesRecord) -> list[str]:
             shared, rows, first = without_shared(rows, len(rows[0]) - len(metrics_of(record)))
             lines += ["", f"  {'; '.join(filter(None, [title, shared]))}", *beside(rows, first)]
     lines += table_of_cheats(record)
-    spaced = False
+    lines.append("")
     for head, text in _protocol(record):
         lines += paragraph(head, text, break_on_hyphens=False)
     return lines

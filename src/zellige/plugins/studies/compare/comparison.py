@@ -164,7 +164,8 @@ class _Work:
             begun = next((folder / run.folder for run in runs if holds_run(folder / run.folder)), folder)
             for run in runs:
                 place = folder / run.folder if rows else begun
-                planned = forecast.as_long_as(place, train) if train.minutes and holds_run(place) else train
+                begun_there = train.minutes and holds_run(place)  # its minutes have become steps
+                planned = forecast.as_long_as(place, train) if begun_there else train
                 self.trainings[run.folder] = run.training(data, net, planned, folder)
             configs = {name: training.config for name, training in self.trainings.items()}
             start = setup.load_start(train.start, first.method, first.name) if train.start else None
@@ -360,11 +361,8 @@ class _Work:
 
         several = [[measured[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
-            replace(
-                row_of(entrant, measurements),
-                steps=int(read_config(self._place(entrant.folder))["train"]["steps"]),
-            )
-            for entrant, measurements in zip(self.several, several)
+            replace(row_of(entrant, of_seeds), steps=int(read_config(self._place(entrant.folder))["train"]["steps"]))
+            for entrant, of_seeds in zip(self.several, several)
         ]
         bounds = [[m.bound.result() for m in measurements if m.bound is not None] for measurements in several]
         ranking = sorted((row.bound.value, i) for i, row in enumerate(rows) if row.bound is not None)

@@ -267,7 +267,7 @@ def _distance(model: models.Model, corpus: Corpus, number: int) -> Quality:
 
 
 @torch.no_grad()
-def exact_nats(model: models.Model, texts: Batch | None, way: Way, batch: int = 64) -> Number | None:
+def exact_nats(model: models.Model, texts: Batch | None, way: Way, batch: int) -> Number | None:
     """-log p of texts in nats per token under the sampler's own distribution; None where it is not exact.
 
     It is where the positions of a step follow from the tokens before it: most confident first and its rules, `klass`, a
@@ -313,9 +313,7 @@ def compare_samplers(
         "network evaluations"
     )
     with lock.hold(folder, "compared"):
-        file = folder / MEASURED
-        entries = read_json(file, dict, AGAIN).get("points", []) if file.is_file() else []
-        points = _measure_all(model, ways, judge, texts, asked.seed, size, key, entries, file, terminal)
+        points = _measure_all(model, ways, judge, texts, asked.seed, size, key, folder / MEASURED, terminal)
         findings = SamplerFindings(
             data=corpus.about["name"],
             kind=judge.kind,
@@ -398,40 +396,30 @@ def _key(model: models.Model, corpus: Corpus, request: Any, judge: Quality) -> d
 
 def _measure_all(
     model: models.Model, ways: Sequence[Way], judge: Quality, texts: Batch | None, seed: int, batch: int,
-    key: dict[str, Any], entries: list[Any], file: Path, terminal: Terminal,
+    key: dict[str, Any], file: Path, terminal: Terminal,
 ) -> list[SamplerPoint]:  # fmt: skip
-    """Every point: read where it was measured before, else measured, and written at once."""
-    points: list[SamplerPoint] = []
-    missing = {id(way): key | {"way": asdict(way)} for way in ways}
-    found: dict[int, SamplerPoint] = {}
-    for way in ways:
-        wanted = json.loads(json.dumps(missing[id(way)]))
+    """Every point: read from the file where it was measured before, else measured, and written at once."""
+    entries = read_json(file, dict, AGAIN).get("points", []) if file.is_file() else []
+    keys = [json.loads(json.dumps(key | {"way": asdict(way)})) for way in ways]
+    points: dict[int, SamplerPoint] = {}
+    for i, wanted in enumerate(keys):
         entry = next((e for e in entries if isinstance(e, dict) and e.get("key") == wanted), None)
         if entry is not None:
-            found[id(way)] = structure(
-                entry.get("point"), SamplerPoint, f"'{shown(file)}'", "point", AGAIN, strict=False
-            )
-    if found:
-        terminal.say(f"{counted(len(found), 'point')} measured before")
-    new = [way for way in ways if id(way) not in found]
+            points[i] = structure(entry.get("point"), SamplerPoint, f"'{shown(file)}'", "point", AGAIN, strict=False)
+    if points:
+        terminal.say(f"{counted(len(points), 'point')} measured before")
+    new = [(i, way) for i, way in enumerate(ways) if i not in points]
     if new:  # the first evaluations of a process are slow
-        sample_sets.draw_samples(model, new[0], 1, seed, batch=1)
-    total, before = judge.count * sum(way.steps or 1 for way in new), 0
+        sample_sets.draw_samples(model, new[0][1], 1, seed, batch=1)
+    total, before = judge.count * sum(way.steps or 1 for _, way in new), 0
     with Bar(terminal, "sample", max(total, 1), "steps") as bar:
-        for way in ways:
-            if id(way) in found:
-                points.append(found[id(way)])
-                continue
-
-            def show(done: int, _: int, way: Way = way, before: int = before) -> None:
-                bar.update(before + done, f"{way.name} {way.steps}")
-
-            point = measure_point(model, way, judge, texts, seed, batch, show)
+        for i, way in new:
+            show = lambda done, _, way=way, before=before: bar.update(before + done, f"{way.name} {way.steps}")  # noqa: E731
+            points[i] = measure_point(model, way, judge, texts, seed, batch, show)
             before += judge.count * (way.steps or 1)
-            points.append(point)
-            entries.append({"key": missing[id(way)], "point": entries_of(point)})
+            entries.append({"key": keys[i], "point": entries_of(points[i])})
             files.write_file(file, as_file({"points": entries}))
-    return points
+    return [points[i] for i in range(len(ways))]
 
 
 def measure_point(
@@ -441,7 +429,7 @@ def measure_point(
     texts: Batch | None,
     seed: int,
     batch: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None],
 ) -> SamplerPoint:
     """Draw the samples of one point, and measure them."""
     drawn = sample_sets.draw_samples(model, way, judge.count, seed, batch=batch, progress=progress, fixed=judge.fixed)
