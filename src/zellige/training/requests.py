@@ -343,6 +343,11 @@ def _with_data_name(settings: Mapping[str, Any], default: str = Data().name) -> 
     return settings if name == "text" and DATASETS[default].shaped else {**settings, "data.name": name}
 
 
+def training_of_json(value: object) -> Any:
+    """A training of its JSON; any other value as it is."""
+    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
+
+
 @declared
 class Tune(Request["Run"]):
     """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library

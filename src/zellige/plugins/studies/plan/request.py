@@ -4,21 +4,16 @@ Plan("mdlm-owt", gpus=8, device="h100").run()
 PlanTable("mdlm-1", gpus=8).run()
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zellige.base.errors import InputError
 from zellige.base.requests import Request, alone, declared, option
-from zellige.training.requests import Training
+from zellige.training.requests import Training, training_of_json
 
 if TYPE_CHECKING:
     from .estimate import Budget, TableBudget
-
-
-def _read_training(value: object) -> Any:
-    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
 
 
 _gpus = partial(option, "number of GPUs that share the batch", default=1, minimum=1)
@@ -38,7 +33,7 @@ class Plan(Request["Budget"]):
     returns = "zellige.plugins.studies.plan.estimate:Budget"
 
     training: Any = option(
-        "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
+        "a Training, or the name of a recipe or a method", default=None, hidden=True, read=training_of_json
     )
     gpus: int = _gpus()
     device: str = _device()

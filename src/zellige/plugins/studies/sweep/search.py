@@ -41,28 +41,27 @@ class Axis:
         return self.option.removeprefix("--")
 
     @classmethod
-    def of(cls, option: str, text: str, setting: str = "") -> "Axis | None":
+    def of(cls, option: str, text: str) -> "Axis | None":
         """Return the axis of a list or a range; None for one value. InputError for a value twice,
         or none between two commas."""
-        setting = setting or option.removeprefix("--")
         if ends := re.fullmatch(rf"({_NUMBER})\.\.({_NUMBER})", text):
             if float(ends[1]) >= float(ends[2]):
                 raise InputError(f"{option} is {text}; a range goes from the smaller to the larger")
-            return cls(option, (ends[1], ends[2]), True, setting)
+            return cls(option, (ends[1], ends[2]), True, option.removeprefix("--"))
         values = tuple(value.strip() for value in text.split(","))
         if len(values) == 1:
             return None
         if "" in values:
             raise InputError(f"{option} is '{text}'; separate values by commas, as in 1e-3,2e-3")
-        return cls.listed(option, values, setting)
+        return cls.listed(option, values)
 
     @classmethod
-    def listed(cls, option: str, values: Iterable[Any], setting: str = "") -> "Axis":
+    def listed(cls, option: str, values: Iterable[Any]) -> "Axis":
         """Return the axis of values that are named one by one."""
         texts = tuple(map(str, values))
         if twice := next((text for text in texts if texts.count(text) > 1), None):
             raise InputError(f"{option} has {twice} twice; name each value once")
-        return cls(option, texts, False, setting or option.removeprefix("--"))
+        return cls(option, texts, False, option.removeprefix("--"))
 
     def suggested(self, trial: Any) -> str:
         """The value that a trial of Optuna's, or `Chance`, suggests; of a positive range by its logarithm."""

@@ -19,7 +19,7 @@ from zellige.base.files import file_suffix
 from zellige.base.requests import Request, alone, declared, option
 from zellige.show.numbers import duration
 from zellige.show.progress import Progress
-from zellige.training.requests import Training
+from zellige.training.requests import Training, training_of_json
 
 from . import search
 from .search import Axis, Point
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from .record import SweepRecord, Trial
 
 
-def _of_json(value: object) -> Any:
-    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
-
-
 @declared
 class Sweep(Request["SweepRecord"]):
     """A training for each combination of settings that have several values."""
@@ -46,7 +42,7 @@ class Sweep(Request["SweepRecord"]):
         "what all have in common: a Training, or the name of a recipe or a method",
         default=None,
         hidden=True,
-        read=_of_json,
+        read=training_of_json,
     )
     axes: Mapping[str, Any] | Sequence[Axis] | None = option(
         'settings with several values each, {"train.lr": [1e-3, 2e-3]}, or with a range of them, "1e-4..1e-2"',
