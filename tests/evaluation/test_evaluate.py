@@ -20,6 +20,7 @@ from zellige.evaluation.interval import student
 from zellige.evaluation.result import Result, difference, summarize
 from zellige.exact.enumeration import states
 from zellige.methods import build
+from zellige.methods.method import Method
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn.table import Table
@@ -161,10 +162,13 @@ def test_the_number_does_not_depend_on_the_batch(name, draws):
     assert evaluate_rows(m, rows, draws=draws, seed=4).value != found[0]
 
 
-class Times(torch.nn.Module):
-    """Not a method: its terms are the times that were drawn."""
+class Times(Method):
+    """Its terms are the times that were drawn."""
 
-    precision = "float32"
+    name = "times"
+
+    def __init__(self):
+        super().__init__(None, V, (L,))
 
     def terms(self, batch, generator=None):
         return {"time": stratified(len(batch), generator)}

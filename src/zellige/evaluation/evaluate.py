@@ -233,9 +233,9 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
     protocol |= {"class": given_class} if given_class else {}
     if copies := getattr(method.network, "symmetries", 0):
         protocol["symmetries"] = copies
-    config: Any = getattr(method, "config", None)
+    config = method.config
     loss = getattr(config, "loss", None)
-    if not getattr(method, "loss_is_bound", True) and loss != getattr(type(config)(), "loss", None):
+    if not method.loss_is_bound and loss != getattr(type(config)(), "loss", None):
         protocol["trained by"] = f"the loss {loss} (no bound)"
     if word := corpus.about.get("given"):
         refuse_given(method, word)

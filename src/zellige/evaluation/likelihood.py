@@ -65,7 +65,7 @@ class Likelihood:
 
     def __post_init__(self) -> None:
         m, self.other = self.method, estimator_of(self.method, self.estimator)
-        self.certain = getattr(m, "exact", False) if self.other is None else self.other.exact
+        self.certain = m.exact if self.other is None else self.other.exact
         if not 0 <= self.t_min < 1:
             raise InputError(f"`t_min` is {self.t_min:g}; it must be at least 0 and below 1")
         self.grid = grid_of(m, bounded_grid(self.grid))
@@ -93,7 +93,7 @@ class Likelihood:
                     f"`ends` published is for those of the code of MD4, GenMD4 and D3PM, and {why}; use model or none"
                 )
             return
-        as_defined = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
+        as_defined = self.other is not None or self.certain or m.steps or self.steps
         self.published = not as_defined and (self.t_min > 0 or self.ends == "none")
 
     @property
@@ -101,9 +101,9 @@ class Likelihood:
         """Kind of the number, as in `Result`."""
         if self.certain:
             return "exact"
-        if not bounded(self.method):
+        if not self.method.bounded:
             return "loss"
-        approximate = self.other is None and getattr(self.method, "approximate", False)
+        approximate = self.other is None and self.method.approximate
         return "estimate" if self.published or approximate else "bound"
 
     @property
@@ -116,12 +116,12 @@ class Likelihood:
     @property
     def T(self) -> int:
         """Number of steps of the bound; 0 in continuous time."""
-        return self.steps or getattr(self.method, "steps", 0)
+        return self.steps or self.method.steps
 
     @property
     def other_steps(self) -> dict[str, Any]:
         """The steps of the bound and their grid, as arguments of `evaluate`; {} if they are the method's own."""
-        return steps_number(self.steps, getattr(self.method, "steps", 0), self.grid) if self.steps else {}
+        return steps_number(self.steps, self.method.steps, self.grid) if self.steps else {}
 
     @functools.cached_property
     def times(self) -> Tensor:
@@ -200,7 +200,7 @@ class Likelihood:
     @property
     def distribution(self) -> Distribution | None:
         """Distribution for which it is a bound, or -log p; None if it is no bound."""
-        if self.published or self.kind == "loss" or not isinstance(self.method, Method):
+        if self.published or self.kind == "loss":
             return None
         distribution = bounded_distribution(self.method, self.estimator, self.steps, self.grid)
         return distribution.changed("jumps", "with a jump at each end") if self.ends == "jumps" else distribution
@@ -214,7 +214,7 @@ class Likelihood:
         if self.distribution is None or self.ends == "jumps":
             return []
         number = ({"estimator": self.estimator} if self.estimator != "bound" else {}) | self.other_steps
-        table = distributions(self.method, self.steps or getattr(self.method, "steps", 0) or None)
+        table = distributions(self.method, self.T or None)
         same = [{}, {"estimator": "any_order"}] if self.estimator == "any_order" else [number]
         return [name for name, distribution in table.items() if distribution.number in same]
 
@@ -233,8 +233,8 @@ class Likelihood:
 
         With fewer steps than tokens, times are drawn: most numbers of masks would have no weight.
         """
-        counts = getattr(self.method, "draws_mask_counts", False)
-        return counts and not 0 < self.steps < self.method.shape[0]
+        m = self.method
+        return isinstance(m, Diffusion) and m.draws_mask_counts and not 0 < self.steps < m.shape[0]
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One draw of each term: name -> (B,) nats."""
@@ -369,16 +369,11 @@ def evaluating(method: Method) -> Iterator[None]:
         method.train(training)
 
 
-def bounded(method: Method) -> bool:
-    """Return whether the method has a likelihood bound."""
-    return getattr(method, "bounded", True)
-
-
 def admitted(
     method: Method, estimator: str, ends: str = "model", steps: int = 0, terms: str = "drawn", grid: str = "uniform"
 ) -> str:
     """Return the estimator for a method. InputError: the method does not support it, whatever the data."""
-    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
+    if estimator == "bound" and not method.bounded and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
     Likelihood(method, estimator, 0.0, ends, steps, terms, grid=grid)
     return estimator
@@ -386,12 +381,12 @@ def admitted(
 
 def estimator_of(method: Method, name: str) -> Estimator | None:
     """The estimator of that name; None for the bound."""
-    if getattr(method, "latents", 0):
+    if method.latents:
         raise InputError(MIXTURE)
-    if name == "bound" and bounded(method):
+    if name == "bound" and method.bounded:
         return None
     estimators = dict(method.estimators())
-    if not bounded(method):
+    if not method.bounded:
         why = metropolis.enumerable(method)
         if name == "bound":
             use = "use `estimator` loss" if why else "use `estimator` divergence or loss"
@@ -402,7 +397,7 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
             about = "all texts enumerated, the ratios along a path from text to text, left to right"
             estimators["path"] = Estimator(_of(method, metropolis.path_distribution), about, exact=True)
     if name not in estimators:
-        names = ["bound"] * bounded(method) + [*estimators]
+        names = ["bound"] * method.bounded + [*estimators]
         raise unknown("estimator", name, names)
     return estimators[name]
 
@@ -426,7 +421,7 @@ def _no_steps(method: Method, other: bool) -> str | None:
     """Why there is no T-step bound of this method in addition to its own."""
     if other:
         return "this is another estimator"
-    timeless = not bounded(method) or getattr(method, "exact", False) or method.process is None
+    timeless = not method.bounded or method.exact or method.process is None
     return f"{method.name} has no time" if timeless else None
 
 

@@ -25,7 +25,7 @@ from ..core.batch import Batch
 from ..data import Corpus, Data
 from ..data.corpus import OwnData
 from ..data.tokenizer_base import Tokenizer
-from ..evaluation.likelihood import Likelihood, bounded
+from ..evaluation.likelihood import Likelihood
 from ..evaluation.pilot import EACH, pilot_edges
 from ..methods import build, reference
 from ..methods.method import Method
@@ -102,7 +102,7 @@ def validation_gradients(config: Config, method: Method, vocabulary: int, sequen
             return features(x, *others, **named)
 
         trial.network.features = counted_features
-        ask = Likelihood(trial, "bound" if bounded(trial) else "loss")
+        ask = Likelihood(trial, "bound" if trial.bounded else "loss")
         pilot_draws = EACH * max(0, len(pilot_edges(ask)) - 1)
         for evaluate in (trial.loss, ask, *([ask.between] if pilot_draws else [])):
             counts.append(0)

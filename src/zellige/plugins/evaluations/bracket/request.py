@@ -52,14 +52,13 @@ class EvaluateBracket(SplitRequest["Bracket"]):
     def run(self, model: "ModelSource") -> "Bracket":
         """Evaluate both sides of a model."""
         from zellige.evaluation.evaluate import rows_of
-        from zellige.evaluation.likelihood import bounded
         from zellige.models.model import as_model
 
         from .bracket import bracket_rows
 
         began = time.perf_counter()
         model = as_model(model)
-        if not bounded(model.method):
+        if not model.method.bounded:
             raise InputError(
                 f"{model.method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
             )
