@@ -12,39 +12,28 @@ Beside each metric they show what it does not see:
 One fools a measure where the measure shows it no worse than real text: better, or with intervals that overlap.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
 from zellige.base.errors import InputError
-from zellige.base.requests import Progress
 from zellige.core.random import categorical, mix
 from zellige.data.rows import Rows
 from zellige.data.tokenizer_base import Tokenizer
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number
-from zellige.models.model import Model
 
 from .judge import Judge
-from .sample_sets import Set, Way, draw_samples
+from .sample_sets import Set, Way
 
 COLD = 0.5
 TIMES = 8
 FREQUENCIES = 10_000  # training rows that unigrams are counted in, at most
 
 
-@dataclass(frozen=True)
-class Degenerate:
-    """The samples of a degenerate sampler, and its name."""
-
-    name: str
-    samples: Set
-
-
-def of_training(tokenizer: Tokenizer, training: Rows, count: int, seed: int = 0) -> list[Degenerate]:
-    """The degenerate samplers that need the training set alone: repeated, one text, unigrams, copied;
+def of_training(tokenizer: Tokenizer, training: Rows, count: int, seed: int) -> dict[str, Set]:
+    """The degenerate samplers that need the training set alone, by name: repeated, one text, unigrams, copied;
     `count` samples of each."""
     training_rows = [row[row >= 0] for row in training.array(count)]
     training_rows = [training_rows[i % len(training_rows)] for i in range(count)]
@@ -59,26 +48,18 @@ def of_training(tokenizer: Tokenizer, training: Rows, count: int, seed: int = 0)
         ],
         "copied": training_rows,
     }
-    return [Degenerate(name, _as_set(tokenizer, [row.tolist() for row in texts])) for name, texts in rows.items()]
+    tokens = {name: [row.tolist() for row in texts] for name, texts in rows.items()}
+    return {name: Set(Way(), [tokenizer.decode(row) for row in texts], texts) for name, texts in tokens.items()}
 
 
-def cold(
-    model: Model, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None
-) -> Degenerate:
-    """The model's own samples, drawn as `way` says but at temperature 0.5."""
-    return Degenerate(
-        "cold", draw_samples(model, replace(way, temperature=COLD), count, seed, length, progress=progress)
-    )
-
-
-def judges_own(tokenizer: Tokenizer, judge: Judge, count: int, length: int, seed: int = 0) -> Degenerate:
+def judges_own(tokenizer: Tokenizer, judge: Judge, count: int, length: int, seed: int) -> Set:
     """Samples of the judge, each of so many of its tokens. InputError: the model's tokens cannot spell one of them."""
     texts = judge.draw(count, length, seed)
     try:
         rows = [tokenizer.encode(text, f"text {i + 1:,} of the judge") for i, text in enumerate(texts)]
     except InputError as unknown:
         raise InputError(f"the judge's own samples are no texts of this model: {unknown}") from None
-    return Degenerate("judge's own", Set(Way(), texts, rows))
+    return Set(Way(), texts, rows)
 
 
 def fooled_metrics(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[str, ...]:
@@ -91,7 +72,3 @@ def fooled_metrics(measures: Mapping[str, Number], real: Mapping[str, Number]) -
             if {True: above, False: below, None: above and below}[higher]:
                 names.append(name)
     return tuple(names)
-
-
-def _as_set(tokenizer: Tokenizer, rows: Sequence[list[int]]) -> Set:
-    return Set(Way(), [tokenizer.decode(row) for row in rows], [*rows])

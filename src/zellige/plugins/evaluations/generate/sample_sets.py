@@ -471,7 +471,6 @@ def score_samples(
     own: bool = False,
     against: torch.Tensor | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
     reading: JudgeReading | None = None,
 ) -> ScoredSet:
     """A set of texts with every metric of the set alone; `text_features.RealText` has those that need real text.
@@ -481,7 +480,7 @@ def score_samples(
         against: features of real texts, for MAUVE.
         reading: the judge's reading of these texts, where there is one.
     """
-    reading = reading or read_texts(samples.texts, samples.rows, judge, own, progress)
+    reading = reading or read_texts(samples.texts, samples.rows, judge, own)
     measures = metrics.measure(rows=reading.rows, nats=reading.nats, tokens=reading.tokens)
     if samples.ended is not None and samples.rows is not None:
         lengths = [len(row) if ended else math.nan for row, ended in zip(samples.rows, samples.ended, strict=True)]

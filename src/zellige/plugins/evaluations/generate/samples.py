@@ -34,7 +34,7 @@ from zellige.show.terminal import Terminal
 
 from . import sample_sets
 from .continuations import Continuations, continuations, given_parts, merged
-from .degenerate import Degenerate, cold, fooled_metrics, judges_own, of_training
+from .degenerate import COLD, fooled_metrics, judges_own, of_training
 from .image_features import Features, FeaturesIdentity, features_of
 from .judge import Judge, JudgeIdentity, JudgeReading, read_texts
 from .memorisation import longest
@@ -48,17 +48,8 @@ if TYPE_CHECKING:
 
 Request = SamplesRequest[Any]
 FEATURES, IMAGE_FEATURES = "judge", "inception"  # that are compared where none are named
-OF_TEXT = (
-    "judge",
-    "tokens",
-    "first",
-    "eos",
-    "long",
-    "context",
-    "mauve",
-    "cheats",
-    "distances",
-)  # fields of the request
+# fields of the request that are about texts
+OF_TEXT = ("judge", "tokens", "first", "eos", "long", "context", "mauve", "cheats", "distances")
 FEW = 1000  # texts below which MAUVE says little
 STREAMS = "sample i of every set has the stream of (seed, i)"
 
@@ -260,16 +251,7 @@ def draw_sets(
             show = lambda done, of, before=before, work=work: bar.update(before + work * done // of, total=total)  # noqa: E731
             sets.append(
                 sample_sets.draw_samples(
-                    model,
-                    way,
-                    count,
-                    request.seed,
-                    request.length,
-                    request.batch,
-                    show,
-                    classes,
-                    fixed,
-                    request,
+                    model, way, count, request.seed, request.length, request.batch, show, classes, fixed, request
                 )
             )
             before += work
@@ -460,10 +442,10 @@ class _Texts:
         sets, continued = self.read, beside.continued
         if not sets and model is not None:
             sets = draw_sets(request, model, self.ways, self.terminal, continued)
-        degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else []
+        degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else {}
         k = request.samples_per_text
         parts = sets if continued is None else [part for samples in sets for part in continued.parts(samples)]
-        candidates = [*parts, *(sampler.samples for sampler in degenerate)]
+        candidates = [*parts, *degenerate.values()]
         texts = [*candidates, *(samples for samples in (beside.real, beside.pool) if samples is not None)]
         readings = self._read(texts)
         real_reading = readings[len(candidates)] if beside.real is not None else None
@@ -489,37 +471,37 @@ class _Texts:
             judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
             measured_on="the model's tokens" if model else "the judge's tokens, where samples come without",
         )  # fmt: skip
-        named_cheats = tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats))
+        named_cheats = tuple(_named(p, name, real) for name, p in zip(degenerate, cheats))
         return replace(record, matched=at, curve=bool(curve), cheats=named_cheats)
 
-    def _degenerate(self, model: "Model", way: Way) -> list[Degenerate]:
-        """Every degenerate sampler that can be made here; a note names one that cannot."""
+    def _degenerate(self, model: "Model", way: Way) -> dict[str, Set]:
+        """The samples of every degenerate sampler that can be made here, by name; a note names one that cannot."""
         request, terminal, training = self.request, self.terminal, self.beside.training
         if training is None:
             raise InputError("`cheats` are made of the training text, and it is not at hand; leave them out")
         samplers = of_training(model.tokenizer, training, self.number, request.seed)
         with Bar(terminal, "cold", 1, "steps") as bar:
             show = lambda done, total: bar.update(done, total=total)  # noqa: E731
-            samplers.append(cold(model, way, self.number, request.seed, request.length, show))
-        texts = self.beside.real.texts if self.beside.real is not None else samplers[-2].samples.texts
+            way = replace(way, temperature=COLD)
+            samplers["cold"] = sample_sets.draw_samples(
+                model, way, self.number, request.seed, request.length, progress=show
+            )
+        texts = self.beside.real.texts if self.beside.real is not None else samplers["copied"].texts
         length = round(sum(map(len, self.judge.encode(texts))) / len(texts))
         try:
             with terminal.waiting("the judge writes"):
-                samplers.append(judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
+                samplers["judge's own"] = judges_own(model.tokenizer, self.judge, self.number, length, request.seed)
         except InputError as absent:
             terminal.note(str(absent))
         return samplers
-
-    def _own(self, samples: Set) -> bool:
-        """Return whether the judge reads a set's own tokens."""
-        return self.request.tokens == "own" and samples.rows is not None
 
     def _read(self, sets: Sequence[Set]) -> list[JudgeReading]:
         readings = list[JudgeReading]()
         with Bar(self.terminal, "judge", 1, "texts") as bar:
             for i, samples in enumerate(sets):
                 show = lambda done, total, i=i: bar.update(i * total + done, total=len(sets) * total)  # noqa: E731
-                readings.append(read_texts(samples.texts, samples.rows, self.judge, self._own(samples), show))
+                own = self.request.tokens == "own" and samples.rows is not None
+                readings.append(read_texts(samples.texts, samples.rows, self.judge, own, show))
         return readings
 
     def _scored(self, sets: Sequence[Set], readings: Sequence[JudgeReading]) -> list[ScoredSet]:
@@ -530,7 +512,6 @@ class _Texts:
             sample_sets.score_samples(
                 samples,
                 self.judge,
-                own=self._own(samples),
                 against=features if samples is not real else None,
                 seed=self.request.seed,
                 reading=reading,
