@@ -165,7 +165,7 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
             tables,
         )
         made = BracketTable([work(i) for i in range(len(work))], scale, asked, max(numbers))
-        for row in made.sides(path, numbers) + made.widths(path, numbers):
+        for row in made.sides(path, numbers):
             assert row.result is not None
             hits[row.name].add(row.result.draws_low, row.result.draws_high, row.determined)
             counting[row.name] = row

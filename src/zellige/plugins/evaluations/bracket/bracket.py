@@ -290,27 +290,23 @@ class BracketTable:
         )
         return row if row.determined else replace(row, why=row.why or why)
 
-    def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
-        evaluations = self.calls("draw")
-        above = [
-            self.row(
-                f"importance-weighted, n = {n}", path.distribution, "bound", self.values("above", n), n, n * evaluations
-            )
-            for n in numbers
-        ]
-        below = [
-            self.row(f"TUBE, n = {n}", path.distribution, "lower", self.values("below", n), n, 2 * n * evaluations)
-            for n in numbers
-        ]
-        return above + below[::-1]
-
-    def widths(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
+    def drawn(
+        self, title: str, name: str, path: Path, side: str, numbers: Sequence[int], draws: int, own: bool = False
+    ) -> list[BracketRow]:
+        """A row for each n of the values called `name`, an estimate of which takes `draws` times n draws."""
         evaluations = self.calls("draw")
         return [
             self.row(
-                f"width, n = {n}", path.distribution, "difference", self.values("apart", n), n, 2 * n * evaluations
+                f"{title}, n = {n}", path.distribution, side, self.values(name, n), n, draws * n * evaluations, own
             )
             for n in numbers
+        ]
+
+    def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
+        return [
+            *self.drawn("importance-weighted", "above", path, "bound", numbers, 1),
+            *self.drawn("TUBE", "below", path, "lower", numbers[::-1], 2),
+            *self.drawn("width", "apart", path, "difference", numbers, 2),
         ]
 
     def exact(self, others: dict[str, Path]) -> list[BracketRow]:
@@ -323,24 +319,10 @@ class BracketTable:
     def own(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         if not any("own above" in part for part in self.parts):
             return []
-        of = (
-            ("importance-weighted", "above", "bound"),
-            ("bidirectional", "below", "lower"),
-            ("width", "apart", "difference"),
-        )
-        evaluations = self.calls("draw")
         return [
-            self.row(
-                f"{title}, n = {n}",
-                path.distribution,
-                side,
-                self.values(f"own {name}", n),
-                n,
-                n * evaluations,
-                own=True,
-            )
-            for title, name, side in of
-            for n in numbers
+            *self.drawn("importance-weighted", "own above", path, "bound", numbers, 1, own=True),
+            *self.drawn("bidirectional", "own below", path, "lower", numbers, 1, own=True),
+            *self.drawn("width", "own apart", path, "difference", numbers, 1, own=True),
         ]
 
 
@@ -425,7 +407,7 @@ def bracket_rows(
         reasons = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **reasons}
     else:
         lines += [BracketRow("bound", path.distribution, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
-        lines += table.sides(path, numbers) + table.widths(path, numbers)
+        lines += table.sides(path, numbers)
     lines += table.exact(exact_paths)
     lines += table.own(path, numbers) if path else []
     lines += [BracketRow(name, None, "none", why=why) for name, why in reasons.items()]
