@@ -16,6 +16,11 @@ from ..base.errors import InputError
 EM_GAP, EM_STEPS = 1e-4, 2000  # nats per token
 
 
+def order_within(most: int, vocabulary: int) -> int:
+    """The highest order up to `most` whose n-grams of so many tokens fit 64 bits."""
+    return next(n for n in range(most, 0, -1) if vocabulary**n < 2**63)
+
+
 class NGrams:
     """Models of the orders 1 to `order`, fitted together on rows of tokens.
 

@@ -61,9 +61,9 @@ def write(
         InputError: there is no run at `run`, or a file in it is not what the run wrote.
     """
     folder = folder_of_run(run)
-    config = _json(folder / CONFIG)
-    if config is None:
+    if not (folder / CONFIG).is_file():
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")
+    config = read_json(folder / CONFIG)
     target = Path(out) if out is not None else folder / REPORT
     writable(target)
     log, unit = metrics(folder)
@@ -189,11 +189,6 @@ _LOSS = "Where the bound comes from: the integrand of its diffusion term at each
 
 
 # ---------------------------------------------------------------------------------------------------- what is asked
-def _json(path: Path) -> dict[str, Any] | None:
-    """The JSON of a file; None where there is none. InputError where it is damaged."""
-    return read_json(path) if path.is_file() else None
-
-
 def _model(folder: Path, model: Model | None) -> tuple[Model | None, str]:
     """The model of the run, or the reason why there is none."""
     if model is not None:
@@ -248,10 +243,10 @@ def _ngrams(model: Model | None, corpus: Corpus | None) -> dict[str, float]:
         return {}
     if corpus.tokenizer.shape or corpus.train.tokens_total > SMALL:
         return {}
-    from zellige.evaluation.ngram import NGrams
+    from zellige.evaluation.ngram import NGrams, order_within
 
     rows, size = corpus.validation, corpus.tokenizer.size
-    order = min(4, math.ceil(63 / math.log2(size)) - 1)  # their keys fit 64 bits
+    order = order_within(4, size)
     grams = NGrams(corpus.train.array(), rows.array(), size, order=order)
     units = math.log(2) * (rows.characters or 0) if model.unit == "bits/char" else rows.tokens_total
     return {f"{m}-gram": float(grams.nats(rows.array(), order=m).sum() / units) for m in range(1, order + 1)}

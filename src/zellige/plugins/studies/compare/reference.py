@@ -13,7 +13,7 @@ from zellige.core.random import mix
 from zellige.data import Corpus, Rows
 from zellige.evaluation.interval import LEVEL, mean
 from zellige.evaluation.metrics import entropies
-from zellige.evaluation.ngram import NGrams
+from zellige.evaluation.ngram import NGrams, order_within
 from zellige.evaluation.requests import evaluate
 from zellige.evaluation.result import Result, summarize
 from zellige.models.model import Model
@@ -41,7 +41,7 @@ class Grams:
 
     def __init__(self, corpus: Corpus, unit: str):
         size, train = corpus.tokenizer.size, corpus.train
-        order = next(n for n in range(ORDER, 0, -1) if size**n < 2**63)
+        order = order_within(ORDER, size)
         rows = min(train.texts, max(1, TOKENS // train.length))
         self.grams = NGrams(train.array(rows), corpus.validation.array(REAL), size, order)
         note = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
