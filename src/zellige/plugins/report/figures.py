@@ -138,11 +138,7 @@ def revealed(states: Iterable[Any], method: Diffusion | Schedule | None = None) 
         states: the frames of `watch`, or the states of `run`, all of them, in order.
         method: a Method or Schedule; its alpha(t), the share expected, is drawn as dashes (frames know t, states not).
     """
-    return _revealed(trace(states), method)
-
-
-@styled
-def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figure:
+    seen = trace(states)
     steps = np.arange(len(seen.x))
     share = seen.share()  # (frames, B)
     fig = Figure(figsize=(6.4, 4.4), layout="constrained")
