@@ -269,6 +269,15 @@ def sampler_of(text: str) -> tuple[str, dict[str, Any]]:
     }
 
 
+def by_name(text: str, base: Way, usual: Mapping[str, Any] | None = None) -> Way:
+    """The way with the sampler of such a text and its options, or the `usual` ones where it has none."""
+    name, options = sampler_of(text)
+    options = options or usual or {}
+    plain = {key: float(options[key]) for key in PLAIN if key in options}
+    rest = {key: value for key, value in options.items() if key not in PLAIN}
+    return replace(base, sampler=name, options=rest, **plain)
+
+
 def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
     """The samplers, each with these numbers of steps; the model's own and the usual others if no names are given.
 
@@ -281,13 +290,9 @@ def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = 
     usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).reason_against(method) is None)]
     blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
     ways = []
-    for name, options in map(sampler_of, names or usual):
-        own = options or (base.options if name == default else {})
-        for n in steps:
-            count = admissible(method, max(1, round(n / blocks)))
-            plain = {key: float(own[key]) for key in PLAIN if key in own}
-            rest = {key: value for key, value in own.items() if key not in PLAIN}
-            ways.append(replace(base, sampler=name, steps=count, options=rest, **plain))
+    for name in names or usual:
+        way = by_name(name, base, base.options if name == default else None)
+        ways += [replace(way, steps=admissible(method, max(1, round(n / blocks)))) for n in steps]
     return ways
 
 

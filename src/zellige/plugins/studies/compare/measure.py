@@ -2,9 +2,10 @@
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
@@ -21,12 +22,8 @@ from zellige.methods.method import Method
 from zellige.models import model as checkpoint
 from zellige.models.checkpoint.read import read_metrics, weights_sha256
 from zellige.models.locate import locate
-from zellige.plugins.evaluations.generate.sample_sets import sampler_of
-from zellige.samplers.choice import PLAIN
+from zellige.plugins.evaluations.generate.sample_sets import Way, by_name, draw_samples
 from zellige.samplers.pairing import admissible
-from zellige.sampling.sample import watch
-from zellige.sampling.samples import collect
-from zellige.sampling.trajectory import Frame
 
 from .record import Bound, BySampler, Measurement, Quality
 from .reference import Enumerated, Grams
@@ -88,43 +85,30 @@ def measure_method(
     """The numbers of one method, made with these settings (`key`); calls progress(title, done, total)."""
     began = time.perf_counter()
     method = model.method
-    length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     result = None
     if method.bounded or metropolis.enumerable(method) is None:  # without a bound: its chain's distribution
         result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: progress("bound", done, total))
     count = how.samples or judge.count
-    batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
-    blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
-    step_counts = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
-    sampled = {"": step_counts}
+    blocks = max(1, int(method.shape[0]) // method.block) if method.block else 1  # steps are those of each block
+    own_steps = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
+    sampled = {"": (Way(), own_steps)}
     for name in how.samplers:
-        if not samplers.find(name.partition(":")[0]).reason_against(method):
-            sampled[name] = [steps_within(method, name, most, blocks) for most in how.calls]
-    if sampled.get(method.sampler) == step_counts:  # the same samples
+        way = by_name(name, Way())
+        if not samplers.find(way.sampler).reason_against(method):
+            sampled[name] = way, [steps_within(method, way, most, blocks) for most in how.calls]
+    if method.sampler in sampled and sampled[method.sampler][1] == own_steps:  # the same samples
         del sampled[""]
-    work, done = count * sum(map(sum, sampled.values())), 0
+    work, done = count * sum(sum(steps_of) for _, steps_of in sampled.values()), 0
     found: dict[str, list[Quality]] = {name: [] for name in sampled}
-    for name, steps_of in sampled.items():
-        chosen, options = sampler_of(name) if name else (None, {})
+    for name, (way, steps_of) in sampled.items():
         for asked, steps in zip(how.calls, steps_of):
-            frames = watch(
-                model,
-                count=count,
-                steps=steps,
-                sampler=chosen,
-                seed=mix(how.seed, "compare"),
-                batch=batch,
-                defaults=False,
-                **options,
-            )
 
-            def report_frame(frame: Frame, before: int = done, steps: int = steps) -> None:
-                share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
-                progress("samples", round(before + count * share * steps), work)
+            def show(part: int, whole: int, before: int = done, steps: int = steps) -> None:
+                progress("samples", round(before + count * steps * part / whole), work)
 
-            drawn = collect(frames, report_frame)
+            drawn = draw_samples(model, replace(way, steps=steps), count, mix(how.seed, "compare"), progress=show)
             done += count * steps
-            score, calls = judge.score(padded_rows(drawn.tokens)), float(np.mean(drawn.calls))
+            score, calls = judge.score(padded_rows(drawn.rows or [])), float(np.mean(drawn.calls or [math.nan]))
             quality = Quality(
                 **vars(score), asked=asked, steps=steps, calls=calls, samples=count, example=drawn.texts[0]
             )
@@ -142,12 +126,10 @@ def measure_method(
     )
 
 
-def steps_within(method: Method, sampler: str, most: int, blocks: int = 1) -> int:
+def steps_within(method: Method, way: Way, most: int, blocks: int) -> int:
     """The largest number of steps, of each block, in which a sampler makes at most so many network evaluations;
     at least 1."""
-    name, options = sampler_of(sampler)
-    plain = {name: float(options.pop(name)) for name in PLAIN if name in options}
-    chosen = samplers.choose_sampler(name, method, plain.get("temperature"), plain.get("top_p"), options)
+    chosen = samplers.choose_sampler(way.sampler, method, way.temperature, way.top_p, way.options)
     steps = admissible(method, max(1, most // blocks))
     while steps > 1 and chosen.most_calls(method, chosen.times(method, steps)) > most:
         steps -= 1
