@@ -28,14 +28,16 @@ from zellige.data.prepare import prepare
 from zellige.evaluation.interval import student
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import determined, difference, summarize
+from zellige.methods import build
 from zellige.methods.mdlm import MDLM
 from zellige.papers.tables import TABLES
+from zellige.plugins.evaluations.generate.sample_sets import Way, by_name
 from zellige.plugins.evaluations.steps.table import StepsTable
 from zellige.plugins.report.palette import as_svg
 from zellige.plugins.studies.compare import comparison, entrant, figure, table
 from zellige.plugins.studies.compare import comparison as comparer
 from zellige.plugins.studies.compare import reference as judge
-from zellige.plugins.studies.compare.measure import Settings, measure_method, measurement_key
+from zellige.plugins.studies.compare.measure import Settings, measure_method, measurement_key, steps_within
 from zellige.plugins.studies.compare.record import Bound, Findings
 from zellige.show.record import dumps
 from zellige.show.terminal import Terminal
@@ -291,6 +293,14 @@ def test_samplers_at_equal_network_evaluations(done, tmp_path, monkeypatch):
     assert go(folder, samplers=names, calls=(4, 9)).findings == found
     with pytest.raises(InputError, match=r"^no method here supports the sampler metropolis; leave it out"):
         go(folder, samplers=("metropolis",))
+
+
+def test_both_evaluations_of_self_conditioning_count():
+    """Samples at as many evaluations took twice as many."""
+    net = Net(layers=1, hidden=16, heads=2, length=16, self_condition=True)
+    method = build(MDLM, 5, net, MDLM.Config(), 16)
+    for sampler, steps in (("ancestral", 4), ("ancestral:estimate=carried", 8), ("informed:corrections=1", 2)):
+        assert steps_within(method, by_name(sampler, Way()), 8, 1) == steps
 
 
 def test_a_part_of_the_texts_has_its_own_files_and_says_so(done, tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ def steps_within(method: Method, way: Way, most: int, blocks: int) -> int:
     at least 1."""
     chosen = samplers.choose_sampler(way.sampler, method, way.temperature, way.top_p, way.options)
     steps = admissible(method, max(1, most // blocks))
-    while steps > 1 and chosen.most_calls(method, chosen.times(method, steps)) > most:
+    while steps > 1 and chosen.passes(method) * chosen.most_calls(method, chosen.times(method, steps)) > most:
         steps -= 1
     return steps
 
