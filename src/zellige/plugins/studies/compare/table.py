@@ -129,13 +129,13 @@ def _number(size: str) -> str:
 
 
 def _calls(found: Findings) -> list[str]:
-    """Network evaluations are at most the steps: their mean, where it is not the number in the table's head."""
+    """The mean network evaluations of a sample, where these are not the steps of the table's head."""
     by_calls: dict[str, list[str]] = {}
     for row in found.methods:
         by_calls.setdefault(", ".join(count(quality.calls) for quality in row.quality), []).append(row.label)
     steps = ", ".join(map(count, found.calls))
     lines = [f"  {calls}: {', '.join(names)}" for calls, names in by_calls.items() if calls != steps]
-    return ["network evaluations are at most the steps in the head; their mean was", *lines] if lines else []
+    return ["the head has numbers of steps; the mean network evaluations of a sample were", *lines] if lines else []
 
 
 NOTHING = "-"
