@@ -22,17 +22,25 @@ OVER_TEXTS = "Student's t over texts; never narrower than over the draws"
 OVER_DRAWS = "Student's t over independent replicates of each group's stratified draws, for these very texts"
 
 
+class Interval:
+    """What has the ends `low` and `high` of its 95% interval."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
 @dataclass(frozen=True)
-class Number:
+class Number(Interval):
     """A number and the ends of its 95% interval."""
 
     value: float
     low: float = field(metadata=LOW)
     high: float = field(metadata=HIGH)
-
-    @property
-    def half(self) -> float:
-        return (self.high - self.low) / 2
 
     def text(self, places: int = 3) -> str:
         """Text such as `1.412 ± 0.006`."""

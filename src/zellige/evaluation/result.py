@@ -32,7 +32,7 @@ from ..nn.precision import PRECISIONS
 from ..show.numbers import perplexity, pm, quantity
 from ..show.record import Figure, Record
 from ..show.units import unit_of
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, SKEWED, Proportion, over_draws, over_texts, skewness
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, SKEWED, Interval, Proportion, over_draws, over_texts, skewness
 
 
 def numbers(values: Sequence[float | None] | None) -> Tensor | None:
@@ -41,7 +41,7 @@ def numbers(values: Sequence[float | None] | None) -> Tensor | None:
 
 
 @dataclass(frozen=True)
-class PerSequence:
+class PerSequence(Interval):
     """Mean over texts of the perplexity of each text, exp(nats / units).
 
     Attributes:
@@ -56,11 +56,6 @@ class PerSequence:
     draws_low: float = field(metadata=LOW)
     draws_high: float = field(metadata=HIGH)
     lift: float | None
-
-    @property
-    def half(self) -> float:
-        """Half the width of the interval over the population."""
-        return (self.high - self.low) / 2
 
 
 def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, equal: Tensor, kind: str) -> PerSequence:
@@ -84,7 +79,7 @@ DRAWS = 4  # of each text, where nobody says how many
 
 
 @dataclass(frozen=True)
-class Result(Record):
+class Result(Interval, Record):
     """A number with its two intervals, in bits per character or nats per token, and what it was computed from.
 
     Attributes:
@@ -159,11 +154,6 @@ class Result(Record):
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
         parts += [f"seed-{self.seed}" if self.seed and self.kind != "exact" else None]
         return "-".join(["evaluate", *(str(part).replace("/", "-") for part in parts if part)]) + ".json"
-
-    @property
-    def half(self) -> float:
-        """Half the width of the interval over the population."""
-        return (self.high - self.low) / 2
 
     @property
     def draws_half(self) -> float:

@@ -501,7 +501,7 @@ def differences(named: list[tuple[str, list[Result]]]) -> tuple[list[Difference]
             finite = [all(math.isfinite(result.value) for result in results) for results in (first, second)]
             if finite[1]:  # the bound of a score may be infinite; such a one comes last
                 gap = difference(_mean(second), _mean(first))
-                half = (gap.high - gap.low) / 2
+                half = gap.half
                 if len(first) > 1:
                     half = max(half, mean([b.value - a.value for a, b in zip(first, second)]).half)
                 ends = [gap.value, gap.value - half, gap.value + half]

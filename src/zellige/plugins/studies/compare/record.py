@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zellige.base.schema import HIGH, LOW
-from zellige.evaluation.interval import Number
+from zellige.evaluation.interval import Interval, Number
 from zellige.evaluation.result import Result
 from zellige.plugins.evaluations.generate.sample_sets import Way
 from zellige.samplers.choice import PLAIN
@@ -20,7 +20,7 @@ COSTS = ("evaluations", "time")  # of a sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(Interval):
     """A judge's number of rows, with its 95% interval.
 
     Attributes:
@@ -36,11 +36,6 @@ class Score:
     entropy: float | None = None
     inside: float | None = None
     reached: float | None = None
-
-    @property
-    def half(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +93,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(Interval):
     """The bound of one method; `nats` and `sizes` are those of each text, and stand in measured.json alone."""
 
     value: float = field(metadata=HIGH)
@@ -222,7 +217,7 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Interval):
     """The bound of one method minus that of another on the same texts, with its 95% interval; `same`:
     not told apart."""
 

@@ -49,8 +49,7 @@ def bound_text(bound: Bound | None) -> str:
     """`≤ 1.846 ± 0.010`, `± ?` where its draws give no interval, or `-` where there is no bound."""
     if bound is None:
         return "-"
-    half = (bound.high - bound.low) / 2
-    text = pm(bound.value, half).replace("unknown", "?") if math.isfinite(bound.value) else "infinite"
+    text = pm(bound.value, bound.half).replace("unknown", "?") if math.isfinite(bound.value) else "infinite"
     return f"{SIGN[bound.kind]} {text}"
 
 
@@ -183,8 +182,7 @@ def seed_cells(found: Findings) -> list[list[str]]:
         if row.bound is None or not all(map(math.isfinite, row.seeds)):
             continue
         over = mean(row.seeds)
-        texts = (row.bound.high - row.bound.low) / 2
-        numbers = (over.value, stdev(row.seeds), over.half, texts)
+        numbers = (over.value, stdev(row.seeds), over.half, row.bound.half)
         rows.append([row.label, *(f"{n:.3f}" if math.isfinite(n) else "?" for n in numbers)])
     return [head, *rows] if rows else []
 
@@ -214,7 +212,7 @@ def paper_cells(found: Findings, paper: Paper) -> list[list[str]]:
         cells = [NOTHING] * 4
         if run is not None:
             gap = gaps.get(run.label)
-            apart = NOTHING if gap is None else pm(gap.value, (gap.high - gap.low) / 2)
+            apart = NOTHING if gap is None else pm(gap.value, gap.half)
             cells = [bound_text(run.bound), run.letters or NOTHING, apart, count(run.steps or found.steps)]
         table.append([row.name, *row.published, *cells, row.recipe or NOTHING])
     return table

@@ -33,7 +33,7 @@ from zellige.core.random import mix
 from zellige.data import DATASETS
 from zellige.data.catalogue import cache_folder, fetch
 from zellige.data.unpack import of_rows
-from zellige.evaluation.interval import Proportion, student
+from zellige.evaluation.interval import Interval, Proportion, student
 from zellige.methods import METHODS, build, reference
 from zellige.methods.method import Method
 from zellige.models.embed import embed_tokens, tokens_at_once
@@ -293,18 +293,13 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(Interval):
     """The accuracy of one classifier minus that of another, with its 95% interval."""
 
     name: str
     value: float
     low: float
     high: float
-
-    @property
-    def half(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
