@@ -134,6 +134,13 @@ class Estimator:
         return self.draw(batch, generator)
 
 
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return rows as (B, T) tokens, filled up with 0 on the right, and where they are, (B, T) bool."""
+    T = max(map(len, rows))
+    tokens = torch.tensor([[*row, *[0] * (T - len(row))] for row in rows])
+    return tokens, torch.arange(T) < torch.tensor([[len(row)] for row in rows])
+
+
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Group the indices of sequences of equal length, at most `most` per group, longest first.
 

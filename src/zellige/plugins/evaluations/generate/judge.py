@@ -34,7 +34,7 @@ from torch import Tensor
 from zellige.base.errors import InputError, nearest, not_installed
 from zellige.base.requests import Progress
 from zellige.base.schema import read_json
-from zellige.core.batch import Batch
+from zellige.core.batch import Batch, padded
 from zellige.core.random import categorical, mix
 from zellige.data import remote
 from zellige.data.tokenizer_base import Tokenizer
@@ -129,7 +129,7 @@ class Judge:
         counts_of_texts = torch.zeros(len(rows), dtype=torch.long)
         count = 0
         for group in self._batches(pieces):
-            tokens, real = _padded([pieces[i] for i in group])
+            tokens, real = padded([pieces[i] for i in group])
             counts = real & self._counted(tokens)
             token_nats = self.inner.nats(tokens, real, self.first == "judged")  # (B, T), of each token
             where = torch.tensor([of[i] for i in group])
@@ -149,7 +149,7 @@ class Judge:
             raise InputError("a text without tokens has no features; leave out `mauve`, or the empty texts")
         vectors: dict[int, Tensor] = {}
         for group in self._batches(rows):
-            tokens, real = _padded([rows[i] for i in group])
+            tokens, real = padded([rows[i] for i in group])
             states = self.inner.states(tokens, real)
             last = real.sum(-1) - 1
             vectors |= zip(group, states[torch.arange(len(group)), last].float().cpu())
@@ -164,7 +164,7 @@ class Judge:
         rows = [row[: self.context - 1] for row in self.encode(texts)]
         vectors: dict[int, Tensor] = {}
         for group in self._batches([row or [0] for row in rows]):
-            tokens, real = _padded([rows[i] or [0] for i in group])
+            tokens, real = padded([rows[i] or [0] for i in group])
             states = self.inner.states(tokens, real).float().cpu()
             weights = real.float() / real.sum(-1, keepdim=True)
             vectors |= zip(group, torch.einsum("btd,bt->bd", states, weights))
@@ -209,13 +209,6 @@ class Judge:
             end = tokens == self.inner.end
             counts &= ~end | (end.cumsum(-1) == 1)
         return counts
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Rows as (B, T) tokens, filled up with 0 on the right, and where they are (B, T) bool."""
-    T = max(len(row) for row in rows)
-    tokens = torch.tensor([[*row, *[0] * (T - len(row))] for row in rows])
-    return tokens, torch.arange(T) < torch.tensor([[len(row)] for row in rows])
 
 
 @dataclass(frozen=True)

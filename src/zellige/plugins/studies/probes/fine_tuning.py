@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zellige.base.errors import InputError
+from zellige.core.batch import padded
 from zellige.core.random import mix
 from zellige.methods.method import Method
 from zellige.models.class_names import told_none
@@ -72,19 +73,10 @@ def about_texts(model: Model, data: str, sha256: str) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------- the classifier
-def padded_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Texts of several lengths as (B, n) tokens, and where they are, (B, n) bool."""
-    sizes = torch.tensor([len(text) for text in texts])
-    x = torch.zeros(len(texts), int(sizes.max()), dtype=torch.long)
-    for row, text in zip(x, texts):
-        row[: len(text)] = torch.tensor([*text])
-    return x, torch.arange(x.shape[1]) < sizes[:, None]
-
-
 def logits(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
     """The classifier's logits (B, classes) of texts, which the network reads as in `models.embed`."""
     device = next(classifier.parameters()).device
-    x, mask = (part.to(device) for part in padded_tokens(texts))
+    x, mask = (part.to(device) for part in padded(texts))
     inputs, conditioning, skip = reading(method, x)
     around = (skip, inputs.shape[1] - skip - mask.shape[1])
     present = F.pad(mask, around, value=True)
