@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from zellige.base.errors import InputError, not_installed
-from zellige.base.requests import Progress
 from zellige.data import catalogue, file_names, remote
 from zellige.data.catalogue import DATASETS
 from zellige.data.corpus import Data
@@ -59,7 +58,6 @@ def read_texts(
     lines: bool,
     path: str | None = None,
     cache: str | None = None,
-    progress: Progress | None = None,
 ) -> Texts:
     """The documents of a set.
 
@@ -76,9 +74,9 @@ def read_texts(
     if path is not None:
         file_names.find_files(path)
     data = Data(name, path=path, cache=cache, pack="wrap" if running else "document")
-    if path is None and DATASETS[name].hub:
-        _need_datasets(name)
-    source = open_source(data, catalogue.cache_folder(cache), raw=False, progress=progress)
+    if path is None and DATASETS[name].hub and not remote.installed("datasets"):
+        raise not_installed(name, "datasets", "data", ", or give local copies by `data.path`")
+    source = open_source(data, catalogue.cache_folder(cache), raw=False, progress=None)
     if split not in source.parts:
         have = ", ".join(source.parts)
         raise InputError(f"'{path or name}' has no {split} split, only {have}; give that of the literature")
@@ -97,11 +95,6 @@ def read_texts(
     if unknown and name.startswith("wikitext"):
         about["note"] = "the tokenised form, whose rare words are <unk>; the literature judges the raw form"
     return Texts(texts, about)
-
-
-def _need_datasets(name: str) -> None:
-    if not remote.installed("datasets"):
-        raise not_installed(name, "datasets", "data", ", or give local copies by `data.path`")
 
 
 def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:
