@@ -21,8 +21,7 @@ from zellige.methods.method import MIXTURE
 from zellige.models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from zellige.models.model import Model, as_model
 from zellige.show.kinds import of
-from zellige.show.numbers import count as counted
-from zellige.show.numbers import escape
+from zellige.show.numbers import count, escape
 from zellige.show.numbers import path as shown_path
 from zellige.show.units import unit_of
 
@@ -125,7 +124,7 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
     player = record(method, model.tokenizer, fewer(frames, method), unsure)
     if not (kind := of(model.tokenizer)).running:
         player["stills"] = stills(kind, frames)
-    player["note"] = f"{counted(work.steps)} steps, seed {seed}. {by_defaults(model)}".strip()
+    player["note"] = f"{count(work.steps)} steps, seed {seed}. {by_defaults(model)}".strip()
     if method.process is None:
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"

@@ -17,7 +17,6 @@ from zellige.sampling.masked_text import approximate
 from zellige.sampling.sample import watch
 from zellige.show.kinds import Modality, of
 from zellige.show.numbers import byte_size, count, duration, flop_rate, parameters, percent, token_rate
-from zellige.show.numbers import count as counted
 from zellige.show.numbers import path as shown_path
 from zellige.training.run import HEAD
 
@@ -41,14 +40,12 @@ def run_facts(
         method = getattr(model, "method", None)
         kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
         formats = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
-        facts.append(f"<b>{formats}</b> validation, step {counted(int(log.step[best]))}")
+        facts.append(f"<b>{formats}</b> validation, step {count(int(log.step[best]))}")
     if model is not None:
         facts.append(parameters(model.method.parameter_count))
     if len(log.step):
         step, steps = int(log.step[-1]), (config.get("train") or {}).get("steps")
-        facts.append(
-            f"{counted(step)} steps" if steps in (None, step) else f"{counted(step)} of {counted(steps)} steps"
-        )
+        facts.append(f"{count(step)} steps" if steps in (None, step) else f"{count(step)} of {count(steps)} steps")
         if np.isfinite(log.seconds).any():
             facts.append(duration(float(np.nanmax(log.seconds))))
     use = lambda share: f"{percent(share)} MFU"  # noqa: E731
@@ -69,7 +66,7 @@ def evaluation_part(path: Path, result: Result) -> str:
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
     draws = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
     part = [f"a partial result: {result.judged}"] if result.partial else []
-    facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{draws}", *part)
+    facts = (str(result), *([perplexity] if perplexity else []), f"{count(result.sequences)} sequences{draws}", *part)
     bar = ""
     if len(result.terms) > 1:
         text = "The whole bar is the total."
@@ -159,8 +156,8 @@ def infilled(
     kind = of(model.tokenizer)
     across = kind.name != "roll"  # a roll is as wide as the page
     per_row = 2 if across and most > 1 else 1
-    count = min(len(rows), max(1, most // per_row)) if across else 1
-    indices = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
+    number = min(len(rows), max(1, most // per_row)) if across else 1
+    indices = np.linspace(0, len(rows) - 1, number).astype(int).tolist()
     truth = np.stack([rows[i]["tokens"].numpy() for i in indices])
     given_tokens = np.stack(
         [kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(indices, truth)]
