@@ -13,51 +13,36 @@ from zellige.base.plugins import Registry
 CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
 
 
+def means(text: str, **how: Any) -> Any:
+    """A choice of a protocol, and what it means."""
+    return field(metadata={"means": text}, **how)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """The choices that make a likelihood on a data set, apart from the model."""
 
     name: str
-    split: Literal["test", "validation"] = field(
-        metadata={
-            "means": "which split of PTB, WikiText, PubMed and arXiv is judged; of LM1B, LAMBADA and AG News it is test"
-        }
+    split: Literal["test", "validation"] = means(
+        "which split of PTB, WikiText, PubMed and arXiv is judged; of LM1B, LAMBADA and AG News it is test"
     )
-    detokenize: bool = field(
-        metadata={"means": "the literature's detokenizers turn spaced tokens back into running text"}
+    detokenize: bool = means("the literature's detokenizers turn spaced tokens back into running text")
+    lines: bool = means("each line of WikiText and PTB is a document, the blank ones of WikiText too; else all is one")
+    pack: Literal["wrap", "document"] = means(
+        "documents are one stream that is cut into rows, and the tail left out (wrap); or one a row, cut"
     )
-    lines: bool = field(
-        metadata={
-            "means": "each line of WikiText and PTB is a document, the blank ones of WikiText too; else all is one"
-        }
+    eos: bool = means("the end-of-text token follows each document, and is counted")
+    begin: Literal["none", "counted", "given"] = means(
+        "each row begins with a token that begins a text: counted as any other, or given and not counted"
     )
-    pack: Literal["wrap", "document"] = field(
-        metadata={
-            "means": "documents are one stream that is cut into rows, and the tail left out (wrap); or one a row, cut"
-        }
+    end: bool = means("each row ends with an end-of-text token, wherever the text was cut, and it is counted")
+    t_min: float = means("times are drawn from [t_min, 1]")
+    ends: Literal["model", "jumps", "none", "published"] = means(
+        "the bound's terms at the ends of time: the model's own, each in one jump, none, or the paper's code's"
     )
-    eos: bool = field(metadata={"means": "the end-of-text token follows each document, and is counted"})
-    begin: Literal["none", "counted", "given"] = field(
-        metadata={
-            "means": "each row begins with a token that begins a text: counted as any other, or given and not counted"
-        }
-    )
-    end: bool = field(
-        metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"}
-    )
-    t_min: float = field(metadata={"means": "times are drawn from [t_min, 1]"})
-    ends: Literal["model", "jumps", "none", "published"] = field(
-        metadata={
-            "means": "the bound's terms at the ends of time: the model's own, each in one jump, none, or the paper's code's"
-        }
-    )
-    average: Literal["corpus", "per sequence"] = field(
-        metadata={"means": "which of the two perplexities the paper prints; both are given"}
-    )
-    draws: int = field(
-        metadata={"means": "draws of each row, where `draws` does not say; the value expected is the same"}
-    )
-    length: int = field(default=0, metadata={"means": "tokens of a row, the context; 0: those of the model"})
+    average: Literal["corpus", "per sequence"] = means("which of the two perplexities the paper prints; both are given")
+    draws: int = means("draws of each row, where `draws` does not say; the value expected is the same")
+    length: int = means("tokens of a row, the context; 0: those of the model", default=0)
     about: str = ""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -87,7 +72,7 @@ def protocol_named(name: "str | Protocol") -> Protocol:
     return name if isinstance(name, Protocol) else PROTOCOLS[name]
 
 
-_EACH = ["split", "detokenize", "lines", "pack", "eos", "begin", "end", "t_min", "ends", "average", "draws", "length"]
+_EACH = [choice.name for choice in fields(Protocol) if "means" in choice.metadata]
 _MDLM = dict.fromkeys(_EACH, CODE) | {
     "draws": f"{READING}: the code draws one time a row, antithetic over the batch; two replicates of two give an interval",
     "t_min": f"{CODE}: sampling_eps = 1e-3, in evaluation too",
