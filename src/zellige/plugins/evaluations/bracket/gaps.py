@@ -20,7 +20,7 @@ GAP_DRAWS, GAP_STEPS = 8, 64  # of each side of a bracket, and T of its chain wh
 GAP_TERMS = 3  # network evaluations of a draw of a bound: the diffusion term, and the two ends
 
 
-def gaps_work(method: Method, length: int, both: bool, steps: int = GAP_STEPS) -> int:
+def gaps_work(method: Method, length: int, both: bool, steps: int) -> int:
     """Network evaluations times positions of `bound_gaps` at most, or (`both`) of `bracket_gaps`, by their defaults."""
     if not both:
         return GAP_SETS * GAP_PLACES * GAP_TERMS * length
@@ -34,18 +34,16 @@ def bound_gaps(
     tokens: Sequence[int],
     held: Sequence[bool],
     sets: int = GAP_SETS,
-    places: int = GAP_PLACES,
     seed: int = 0,
     condition: int | None = None,
 ) -> Iterator[float]:
-    """A bound in nats from each of `sets` independent replicates, each of `places` stratified draws; their mean is the
-    bound.
+    """A bound in nats from each of `sets` independent replicates of a few stratified draws; their mean is the bound.
 
     Of a method with an exact likelihood one value. What is `held` is given: clean in every input, never counted
     (`conditional`).
     """
     exact = bool(method.exact)
-    sets, places = (1, 1) if exact else (sets, places)
+    sets, places = (1, 1) if exact else (sets, GAP_PLACES)
     batch, key = _copies(method, tokens, held, places, condition), mix(seed, *tokens)
     for replicate in range(sets):
         streams = None if exact else RowStreams([(key, replicate, place, places) for place in range(places)])

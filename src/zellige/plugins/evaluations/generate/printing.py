@@ -17,11 +17,6 @@ CURVES = {
 BESIDE = 3  # columns of a printed table beside real text
 
 
-def aligned(rows: list[list[str]], gap: int = 2) -> list[str]:
-    """Rows as lines: names on the left, numbers aligned on the right."""
-    return columns(rows, "<" + ">" * (len(rows[0]) - 1), indent=2, gap=gap)
-
-
 def describe_samples(record: SamplesRecord) -> list[str]:
     """The lines that `zellige evaluate --generate` prints."""
     points, real = record.points, record.real
@@ -40,7 +35,7 @@ def describe_samples(record: SamplesRecord) -> list[str]:
         rows = [["", "samples", *([_name(real)] if real else [])]]
         rows += [["images, n", *(count(samples.samples) for samples in sets)]] if record.of_images else []
         rows += [[metric.label, *(shown(samples, metric.name) for samples in sets)] for metric in record.measures]
-        lines += ["", *aligned(rows, 3)]
+        lines += ["", *columns(rows, "<" + ">" * (len(rows[0]) - 1), indent=2, gap=3)]
     else:
         lines.append(f"{counted(points[0].samples, 'sample')} at each point{chosen}")
         for title, rows in tables(record):

@@ -141,11 +141,9 @@ def untrained(model: Model, seed: int) -> Any:
     return fresh.to(next(method.parameters()).device).eval()
 
 
-def right(
-    method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
-) -> Tensor:
+def right(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor) -> Tensor:
     """Which texts the classifier gets right, (N,) bool."""
-    return outputs_of(method, classifier, texts, batch).argmax(-1) == labels
+    return outputs_of(method, classifier, texts).argmax(-1) == labels
 
 
 def fine_tune(
