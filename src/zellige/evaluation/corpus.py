@@ -84,7 +84,7 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
         InputError: the model has no classes, or others than the data.
     """
     rows, names = corpus.split(split), class_names(model)
-    if getattr(rows, "labels", None) is None:
+    if rows.labels is None:
         return rows, WITHOUT_CLASS if names else ""
     if not names:
         raise InputError("the model was trained without classes, and the data has labels; leave out `data.labels`")

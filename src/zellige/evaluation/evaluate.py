@@ -43,7 +43,6 @@ def evaluate_rows(
     batch: int = GROUP,
     characters: float | None = None,
     unit: str = "",
-    device: torch.device | str | None = None,
     estimator: str = "bound",
     t_min: float = 0.0,
     ends: str = "model",
@@ -82,8 +81,8 @@ def evaluate_rows(
     kind, draws = likelihood.kind, 1 if likelihood.certain else draws
     if kind == "loss":
         characters, unit = None, unit_of(unit or "nats/token").measured("loss").key
-    device = torch.device(device) if device is not None else device_of(method)
-    texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
+    device, texts = device_of(method), max(1, GROUP // draws)
+    replicates = 2 if draws % 2 == 0 else draws
     work = Work(likelihood, rows, indices, texts, draws // replicates, replicates, seed, batch, device)
     spread = (
         f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {likelihood.strata}"
@@ -212,7 +211,7 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
         | {
             "data": corpus.about["name"],
             "split": split,
-            "length": int(getattr(rows, "length", method.shape[0])),
+            "length": rows.length,
             "texts": len(rows),
             "sha256": corpus.about.get("sha256"),
             "tokens_sha256": corpus.about.get("tokens_sha256"),
