@@ -38,13 +38,18 @@ class Texts:
     about: dict[str, Any]
 
 
-def folder_of(root: str, name: str) -> str:
-    """The folder of a set in a folder of sets, by its name with or without dashes."""
-    letters = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
+def folder_of_sets(root: str) -> Path:
+    """A folder of local copies. InputError: there is none."""
     folder = Path(root).expanduser()
     if not folder.is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
-    for inside in sorted(folder.iterdir()):
+    return folder
+
+
+def folder_of(root: str, name: str) -> str:
+    """The folder of a set in a folder of sets, by its name with or without dashes."""
+    letters = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
+    for inside in sorted(folder_of_sets(root).iterdir()):
         if inside.is_dir() and letters(inside.name) == letters(name):
             return str(inside)
     raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out `data.path` to fetch it")

@@ -6,7 +6,6 @@ are judged.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -116,8 +115,8 @@ def refuse(suite: str, only: Sequence[str], model: Model, estimator: str, root: 
             f"the run was trained on {model.tokenizer.describe()}, and `suite` {suite} is text; leave it out"
         )
     Likelihood(model.method, estimator)
-    if root is not None and not Path(root).expanduser().is_dir():
-        raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
+    if root is not None:
+        sets.folder_of_sets(root)
 
 
 def evaluate_sets(
@@ -155,13 +154,10 @@ def evaluate_sets(
             f"none of the sets is on this machine or within reach ({silent[0]}); give a folder of them by `data.path`"
         )
     if all(row.result is None for row in rows):
-        same = {row.reason for row in rows}
-        first = (
-            rows[0].reason
-            if len(same) == 1
-            else "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
-        )
-        raise InputError(first if len(same) == 1 else f"none of the sets can be judged: {first}")
+        if len({row.reason for row in rows}) == 1:
+            raise InputError(rows[0].reason)
+        reasons = "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
+        raise InputError(f"none of the sets can be judged: {reasons}")
     return tuple(rows)
 
 
