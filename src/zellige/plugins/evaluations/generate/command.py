@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zellige.base.errors import InputError
 from zellige.base.files import file_suffix, make, writable, write_file
 from zellige.base.requests import declared, inline, option
-from zellige.cli.common import Loading, OfModel, SamplerOptions, load, typed_data
+from zellige.cli.common import Loading, OfModel, SamplerOptions, load, run_folder, typed_data
 from zellige.cli.evaluate_again import Mode
 from zellige.data import Data
 from zellige.show.numbers import as_markdown, path
@@ -73,16 +73,13 @@ def _device(chosen: Loading) -> str:
 
 def samples_folder(chosen: GenerateOptions) -> Path | None:
     """Where the files go; None: nowhere. InputError where nothing can be written."""
-    if chosen.out is not None:
-        folder = Path(chosen.out)
-        if folder.is_file():
-            raise InputError(f"'{chosen.out}' is a file; --out needs a folder")
-        if not folder.absolute().parent.is_dir():
-            raise InputError(f"no folder '{folder.parent}' for --out {chosen.out}; make it first")
-    else:
-        folder = Path(chosen.run)
-        if not chosen.run or not (folder / "checkpoints").is_dir():
-            return None
+    if chosen.out is None:
+        return run_folder(chosen.run) if chosen.run else None
+    folder = Path(chosen.out)
+    if folder.is_file():
+        raise InputError(f"'{chosen.out}' is a file; --out needs a folder")
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"no folder '{folder.parent}' for --out {chosen.out}; make it first")
     writable((folder if folder.is_dir() else folder.parent) / NAME)
     return folder
 
