@@ -210,15 +210,8 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
         InputError: another name; no such file; a row that is not class, title, description.
     """
     if name in genomic.TASKS:
-        texts, labels, classes, held_out = genomic.read_task(name, path)
-        return Labelled(
-            name,
-            texts,
-            labels,
-            classes,
-            held_out,
-            "Genomic Benchmarks, test as published, the rest 90 to 10 by the seed",
-        )
+        what = "Genomic Benchmarks, test as published, the rest 90 to 10 by the seed"
+        return Labelled(name, *genomic.read_task(name, path), what)
     if name not in CLASSES:
         raise unknown("probe", name, [*CLASSES, "glue", *genomic.TASKS])
     if path is None:
