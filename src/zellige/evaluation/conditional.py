@@ -16,7 +16,7 @@ spread over the strata; the error is estimated from the differences of the repli
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -238,8 +238,7 @@ def bound(
         raise InputError(f"pairs are texts, and this model makes {kind.many}; use a model of text")
     tokens = [tokenize_pair(model.tokenizer, *pair, prefix) for pair in pairs]
     bounds = bound_tokens(model.method, tokens, draws, seed, batch, progress, classes)
-    note = approximate(model)
-    return bounds if note is None else Conditional(bounds.table, bounds.tokens, bounds.kind, bounds.draws, note)
+    return replace(bounds, note=approximate(model))
 
 
 # ---------------------------------------------------------------------------------------------------- the greedy choice

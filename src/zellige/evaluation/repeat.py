@@ -16,10 +16,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             for part in (old.get("about"), new.get("about"))
         )
         out += _apart(where, {_OF.get(k, k): v for k, v in about.items()}, {_OF.get(k, k): v for k, v in again.items()})
-    ignored_keys = {"seed"}
-    protocol, again = (
-        {k: v for k, v in (d.get("protocol") or {}).items() if k not in ignored_keys} for d in (before, now)
-    )
+    protocol, again = ({k: v for k, v in (d.get("protocol") or {}).items() if k != "seed"} for d in (before, now))
     return out + _apart("protocol: ", protocol, again)
 
 
