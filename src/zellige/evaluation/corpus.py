@@ -43,9 +43,8 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
         data = training_data
     elif not isinstance(data, Data):
         data = as_packed(as_data(data), training_data)
-    learnt = (
-        data == training_data and not model.config.train.start
-    )  # else its tokenizer came with the model it began with
+    # of a run that began with another model, the tokenizer is that model's
+    learnt = data == training_data and not model.config.train.start
     knows_tokenizer = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself
     corpus = prepare(data, length, tokenizer=None if knows_tokenizer else model.tokenizer, progress=progress, ends=ends)
     require_same(model.tokenizer, corpus.tokenizer)

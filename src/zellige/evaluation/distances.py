@@ -51,9 +51,8 @@ def leaning(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> float:
         ((hx @ hx + 3 * across @ across.T) * hx).sum() + ((hy @ hy + 3 * across.T @ across) * hy).sum()
     )
     x, y = (x - x.mean()) / n, (y - y.mean()) / m
-    along = float(
-        x @ hx @ x + y @ hy @ y + 2 * x @ across @ y
-    )  # of the estimate of d: in expectation it has tr C^3 in it
+    # of the estimate of d: in expectation it has tr C^3 in it
+    along = float(x @ hx @ x + y @ hy @ y + 2 * x @ across @ y)
     return 8 * max(third_moment, 0.0) + 16 * max(along - third_moment, 0.0)
 
 
@@ -89,9 +88,8 @@ def variances(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> tuple[float, fl
     variances_of_sides = [2 * float((centred(k) ** 2).sum()) / (N - 3) / (N - 1) / N**2 for k, N in ((xx, n), (yy, m))]
     across = 4 * float((crossed(xy) ** 2).sum()) / ((n - 1) * (m - 1)) / (n * m)
     x, y = witness(xx, yy, xy, 2)
-    twice = (
-        across + variances_of_sides[0] * (n - 1) / (n - 2) + variances_of_sides[1] * (m - 1) / (m - 2)
-    )  # pairs, as each of their texts counts them
+    # pairs, as each of their texts counts them
+    twice = across + variances_of_sides[0] * (n - 1) / (n - 2) + variances_of_sides[1] * (m - 1) / (m - 2)
     return 4 * float(x.var(ddof=1) / n + y.var(ddof=1) / m) - 2 * twice, across + sum(variances_of_sides)
 
 

@@ -14,9 +14,8 @@ from ..base.schema import HIGH, LOW
 from ..core.student import LEVEL, student
 from ..show.numbers import percent, pm
 
-FREEDOM = (
-    8  # degrees of freedom that the replicates must have for an interval: it is then known to a quarter, 1/sqrt(2 * 8)
-)
+# degrees of freedom that the replicates must have for an interval: it is then known to a quarter, 1/sqrt(2 * 8)
+FREEDOM = 8
 SKEWED = 0.25  # of the mean of a text's weights; well below what Student's interval begins to miss (studies/coverage)
 OVER_TEXTS = "Student's t over texts; never narrower than over the draws"
 OVER_DRAWS = "Student's t over independent replicates of each group's stratified draws, for these very texts"

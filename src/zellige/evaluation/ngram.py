@@ -101,9 +101,7 @@ def _em(frequencies: np.ndarray) -> np.ndarray:
         return weights
     for _ in range(EM_STEPS):
         gradient = (columns / (weights @ columns)).mean(1)
-        if (
-            gradient.max() < 1 + EM_GAP
-        ):  # the mean log-likelihood is concave: no weights gain more than max gradient - 1
+        if gradient.max() < 1 + EM_GAP:  # the mean log-likelihood is concave: none gains more than max gradient - 1
             break
         weights = weights * gradient
     return weights

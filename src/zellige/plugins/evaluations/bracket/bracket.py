@@ -263,9 +263,8 @@ class BracketTable:
         sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
         text_index = torch.arange(len(table))
         result = summarize(table, sizes * self.per_token, self.unit, kind, group=text_index, draws=draws)
-        few = (
-            kind != "exact" and table.shape[1] <= FREEDOM
-        )  # so few that one text's spread can rule, and be small by chance
+        # so few that one text's spread can rule, and be small by chance
+        few = kind != "exact" and table.shape[1] <= FREEDOM
         if own:  # rare samples carry much of their mean, and few samples do not know of them (studies/coverage)
             result = replace(result, low=-math.inf, high=math.inf)
         return replace(result, draws_low=-math.inf, draws_high=math.inf) if few else result

@@ -33,9 +33,8 @@ from zellige.nn.classifier import ImageClassifier
 from zellige.show.record import Figure, Trained
 
 INCEPTION = "inception"
-SHA256 = (
-    "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"  # of the weights of FID's paper, for PyTorch
-)
+# of the weights of FID's paper, for PyTorch
+SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 NAME, MADE_BY = "features", "zellige evaluate --train-features"
 WEIGHTS, CONFIG = files_of(NAME)
 BATCH = 128  # images in a step of training, and in a call

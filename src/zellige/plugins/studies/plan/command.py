@@ -57,9 +57,8 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
     if wrong := next((f for f in ("--run", "--resume", "--overwrite", "--epochs") if f in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
-    training, _ = train.choose(
-        rest, terminal, "plan", default={"--train.device": "cuda"}
-    )  # whose size is that of a GPU
+    # the size is that of a GPU
+    training, _ = train.choose(rest, terminal, "plan", default={"--train.device": "cuda"})
     complete = training.filled()
     terminal.fields |= options.names_of_fields(flags(Plan))
     with terminal.waiting("counting"):

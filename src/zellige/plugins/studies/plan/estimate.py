@@ -178,9 +178,8 @@ def numberless() -> Iterator[None]:
         yield
 
 
-TOKENS = (
-    2048  # of the rows whose step is counted, or those from which logits come in chunks; more are extended from these
-)
+# of the rows whose step is counted, or those from which logits come in chunks; more are extended from these
+TOKENS = 2048
 
 LAUNCH = 4e-6  # seconds from one kernel to the next, each launched by itself
 LAUNCH_SOURCE = "3.8 us a kernel on a V100, PyTorch's own work left out (NVIDIA, Getting Started with CUDA Graphs)"
