@@ -36,7 +36,6 @@ class Grams:
     """
 
     kind: ClassVar[str] = "n-gram"
-    split = "test"
     count = 64  # samples, unless one says otherwise
 
     def __init__(self, corpus: Corpus, unit: str):
@@ -46,7 +45,7 @@ class Grams:
         self.grams = NGrams(train.array(rows), corpus.validation.array(REAL), size, order)
         note = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
         self.name = f"{order}-gram of the train split{note}"
-        self.corpus, self.unit, self.order = corpus, unit, order
+        self.corpus, self.unit = corpus, unit
 
     def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Progress | None) -> Result:
         """The bound on the test split, each text one observation."""
@@ -79,7 +78,6 @@ class Enumerated:
     """Enumerable data: its rows (M, L), the probability of each, and the corpus that holds each once."""
 
     kind: ClassVar[str] = DATA
-    split: ClassVar[str] = DATA
     count: ClassVar[int] = 2000
     support: np.ndarray
     p: np.ndarray
