@@ -2,10 +2,14 @@
 
 import functools
 import io
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 # Okabe and Ito's colours and three greys; in the page each becomes a CSS variable, which each theme sets
 INK = "#1b1f24"
@@ -56,6 +60,17 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "svg.fonttype": "none",
 }
+
+
+def axis_of_calls(ax: Axes, calls: Sequence[float], margin: float) -> None:
+    """A logarithmic x axis for the network evaluations of a sample, with a tick at each power of 2."""
+    low, high = min(calls), max(calls)
+    ticks = [2.0**k for k in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
+    ax.set_xscale("log", base=2)
+    ax.set(xlim=(low / margin, high * margin), xlabel="network evaluations for each sample, mean")
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.xaxis.set_minor_locator(NullLocator())
 
 
 def as_svg(figure: Figure) -> str:

@@ -7,12 +7,12 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from zellige.evaluation.metrics import Metric, find
 from zellige.plugins.evaluations.generate.sample_sets import ScoredSet, curves_of
 
-from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE
+from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE, axis_of_calls
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
 SHOWN = {  # (across, up) of a frontier, (above, below) against calls
@@ -100,16 +100,7 @@ def _calls(
         if metric.log:
             _log(ax)
         ax.set(ylabel=metric.axis)
-    evaluation_counts = [p.calls or 0.0 for points in curves.values() for p in points]
-    ticks = 2.0 ** np.arange(np.floor(np.log2(min(evaluation_counts))), np.ceil(np.log2(max(evaluation_counts))) + 1)
-    low.set_xscale("log", base=2)
-    low.set(
-        xlim=(min(evaluation_counts) / 1.2, max(evaluation_counts) * 1.2),
-        xlabel="network evaluations for each sample, mean",
-    )
-    low.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
-    low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    low.xaxis.set_minor_locator(NullLocator())
+    axis_of_calls(low, [p.calls or 0.0 for points in curves.values() for p in points], 1.2)
     fig.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3, handlelength=3)
     return fig
 

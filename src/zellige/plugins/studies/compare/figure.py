@@ -7,9 +7,8 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from zellige.plugins.report.palette import COLOURS, INK, RULE, SOFT, STYLE
+from zellige.plugins.report.palette import COLOURS, INK, RULE, SOFT, STYLE, axis_of_calls
 
 from .record import Findings
 
@@ -92,19 +91,7 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=SOFT)  # fmt: skip
     qualities = [q for row in rows for q in (*row.quality, *(q for by in row.by_sampler for q in by.quality))]
-    evaluation_counts = [quality.calls for quality in qualities if quality.calls > 0]
-    ticks = [
-        2**k
-        for k in range(math.floor(math.log2(min(evaluation_counts))), math.ceil(math.log2(max(evaluation_counts))) + 1)
-    ]
-    ax.set_xscale("log", base=2)
-    ax.set(
-        xlim=(min(evaluation_counts) / 1.15, max(evaluation_counts) * 1.15),
-        xlabel="network evaluations for each sample, mean",
-    )
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    ax.xaxis.set_minor_locator(NullLocator())
+    axis_of_calls(ax, [quality.calls for quality in qualities if quality.calls > 0], 1.15)
     if enumerated:
         ax.set_ylim(bottom=0)
         ax.set(ylabel="total variation, lower is better")
