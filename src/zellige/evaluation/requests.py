@@ -8,17 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base.requests import (
-    HandedOver,
-    Progress,
-    Request,
-    aside,
-    bounded_grid,
-    data_of_json,
-    declared,
-    option,
-    verb,
-)
+from ..base.requests import HandedOver, Progress, Request, aside, bounded_grid, data_of_json, declared, option, verb
 from ..data import Corpus, Data
 from ..models.decoding import SYMMETRIES
 

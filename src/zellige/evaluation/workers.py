@@ -152,10 +152,7 @@ def _each(
     can_fork = device.type == "cpu" and "fork" in multiprocessing.get_all_start_methods()
     threads = max(1, torch.get_num_threads() // processes)
     pool = ProcessPoolExecutor(
-        processes,
-        multiprocessing.get_context("fork" if can_fork else "spawn"),
-        _begin,
-        (work, threads),
+        processes, multiprocessing.get_context("fork" if can_fork else "spawn"), _begin, (work, threads)
     )
     try:
         for future in as_completed([pool.submit(_one, index) for index in pending]):

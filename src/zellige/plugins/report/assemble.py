@@ -148,10 +148,7 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
     if corpus is None or method.latents:
         return [*figures, page.html_note(missing if corpus is None else MIXTURE)], player
     t, loss, unit = _loss(model, corpus, work, seed)
-    return [
-        *figures,
-        page.html_figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS),
-    ], player
+    return [*figures, page.html_figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS)], player
 
 
 def _filled(model: Model, corpus: Corpus | None, work: Work, seed: int) -> str:

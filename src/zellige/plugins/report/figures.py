@@ -97,15 +97,8 @@ def schedule(method: Diffusion | Schedule) -> Figure:
     t = torch.linspace(0.005, 0.995, 199, dtype=torch.float64)
     fig = Figure(figsize=(6.4, 3.1), layout="constrained")
     left, right = fig.subplots(1, 2)
-    rows = [
-        (
-            f"this run: {names.get(type(own_schedule), type(own_schedule).__name__.lower())}",
-            own_schedule,
-            "blue",
-            "-",
-            2.4,
-        )
-    ]
+    own_name = names.get(type(own_schedule), type(own_schedule).__name__.lower())
+    rows = [(f"this run: {own_name}", own_schedule, "blue", "-", 2.4)]
     families = [kind for kind in names if not names.keys() & set(kind.__mro__[1:])]  # square is a polynomial
     other_schedules = [(names[kind], kind) for kind in families if kind is not type(own_schedule)]
     rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(other_schedules), LINES)]
@@ -173,14 +166,7 @@ def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = N
     counts = np.stack([(trajectory.reveal == k).sum(1) for k in steps])  # (steps, B)
     fig = Figure(figsize=(6.4, 2.6), layout="constrained")
     ax = fig.subplots()
-    ax.plot(
-        steps,
-        counts.mean(1),
-        color=BLUE,
-        lw=1.4,
-        drawstyle="steps-mid",
-        label=f"this run, mean of {len(free)}",
-    )
+    ax.plot(steps, counts.mean(1), color=BLUE, lw=1.4, drawstyle="steps-mid", label=f"this run, mean of {len(free)}")
     alpha = _expected(trajectory, method)
     if alpha is not None:
         p = np.diff(alpha)

@@ -72,14 +72,12 @@ def describe_bracket(result: "Bracket") -> list[str]:
     reasons = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
     for text in reasons:
         lines += paragraph("no row", text, 78)
+    tokenizer = f"{p['tokenizer']}, " if "tokenizer" in p else ""
     protocol = (
         f"{p['name']}: {counted(p['bound draws'], 'draw')} of the bound; n of {', '.join(map(str, p['numbers']))}, "
-    )
-    protocol += (
         f"{p['sets']} x the largest drawn; psi {p['psi']}; network {p['network']}, {p.get('weights', 'its')} weights, "
+        f"{tokenizer}seed {result.seed}"
     )
-    protocol += f"{p['tokenizer']}, " if "tokenizer" in p else ""
-    protocol += f"seed {result.seed}"
     lines += [""] * bool(reasons)
     return [*lines, *paragraph("protocol", protocol, 78)]
 

@@ -82,8 +82,7 @@ class SamplesRequest(Decoding, Request[R]):
         "judge the samples of this file; JSON lines with the field text, or one text per line", default=None
     )
     reference: str = option(
-        "real data to compare with; a split of the data, a file of texts, or none; for images a split",
-        default="test",
+        "real data to compare with; a split of the data, a file of texts, or none; for images a split", default="test"
     )
     data: Data | None = option(
         "another data set than the run's own", default=None, hidden=True, read=partial(data_of_json, Data)

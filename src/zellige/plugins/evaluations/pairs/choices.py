@@ -203,17 +203,8 @@ def scores(
         if len(question.choices) > 1
     ]
     shares = [Proportion(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
-    return ChoiceScores(
-        result,
-        result.draws_half,
-        tuple(questions),
-        bounds.nats,
-        bounds.error,
-        bounds.tokens,
-        shares[0],
-        shares[1],
-        bounds.note,
-    )
+    choices = (bounds.nats, bounds.error, bounds.tokens)
+    return ChoiceScores(result, result.draws_half, tuple(questions), *choices, *shares, note=bounds.note)
 
 
 def classes_of(
@@ -221,11 +212,9 @@ def classes_of(
 ) -> tuple[torch.Tensor | None, str]:
     """The class (choices of all questions,) of each choice for the model, -1 for none, and how that is called."""
     labels = [None if unconditional else question.label if label is None else label for question in questions]
-    if all(label_of_question is None for label_of_question in labels):
+    if all(named is None for named in labels):
         return None, WITHOUT_CLASS if class_names(model) else ""
-    numbers = [
-        -1 if label_of_question is None else int(find_classes(model, label_of_question)) for label_of_question in labels
-    ]
+    numbers = [-1 if named is None else int(find_classes(model, named)) for named in labels]
     numbers_of_choices = torch.tensor([n for n, question in zip(numbers, questions) for _ in question.choices])
     if label is not None:
         return numbers_of_choices, f"given the class {class_names(model)[numbers[0]]}"

@@ -56,13 +56,7 @@ def folder_of(root: str, name: str) -> str:
 
 
 def read_texts(
-    name: str,
-    split: str,
-    *,
-    detokenize: bool,
-    lines: bool,
-    path: str | None = None,
-    cache: str | None = None,
+    name: str, split: str, *, detokenize: bool, lines: bool, path: str | None = None, cache: str | None = None
 ) -> Texts:
     """The documents of a set.
 

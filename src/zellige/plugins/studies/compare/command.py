@@ -52,11 +52,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
         methods = [_own(word) for word in arguments.methods]
         own_classes = [method[0] for method in methods if not isinstance(method, str)]
-    values = {
-        option_field.name: getattr(arguments, option_field.name)
-        for option_field in fields(Compare)
-        if option_field.name != "methods"
-    }
+    values = {field.name: getattr(arguments, field.name) for field in fields(Compare) if field.name != "methods"}
     values |= {"size": size or None, **_settled(values, typed, size)}
     try:
         comparison = Compare(tuple(methods), **values).run(terminal)
@@ -65,10 +61,8 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         return 130
     for line in str(comparison).splitlines():
         terminal.result(line)
-    terminal.result(
-        "  written   "
-        f"{'   '.join(path(comparison.folder / f'{comparison.name}.{end}') for end in ('json', 'md', 'svg'))}"
-    )
+    written = [path(comparison.folder / f"{comparison.name}.{end}") for end in ("json", "md", "svg")]
+    terminal.result(f"  written   {'   '.join(written)}")
     put_json(terminal, comparison.plain)
     best = comparison.plain["result"]["methods"][0]
     method_option = next((f" --method {path(reference(cls))}" for cls in own_classes if cls.name == best["method"]), "")

@@ -51,9 +51,7 @@ class Compare(Request["Comparison"]):
     net: Any = option("the network's sizes", default=None, hidden=True, read=section_of_json("nn.block:Net"))
     train: Any = option("how all are trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
     folder: str | Path = option(
-        "folder for the comparison; each method's run has a subfolder",
-        default="runs/compare",
-        flag="run",
+        "folder for the comparison; each method's run has a subfolder", default="runs/compare", flag="run"
     )
     calls: tuple[int, ...] = option("numbers of sampling steps at which samples are judged", default=CALLS, read=tuple)
     samples: int = option("samples at each number of steps (0: 64, of enumerable data 2,000)", default=0)

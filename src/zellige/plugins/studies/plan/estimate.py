@@ -33,15 +33,7 @@ from zellige.nn import attention, chunks
 from zellige.nn.network import unfilled
 from zellige.show.record import Record, json_record
 from zellige.training.cost import UTILISATION, Cost, training_cost
-from zellige.training.device import (
-    DEVICES,
-    Device,
-    Fleet,
-    check_optimizer,
-    precision,
-    sharded_blocks,
-    split_batch,
-)
+from zellige.training.device import DEVICES, Device, Fleet, check_optimizer, precision, sharded_blocks, split_batch
 from zellige.training.optimizer import block_matrices
 
 aten = torch.ops.aten
