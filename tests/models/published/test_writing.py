@@ -10,6 +10,8 @@ from safetensors.torch import load_file
 
 import zellige
 from zellige import cli
+from zellige.core.batch import Batch
+from zellige.core.curves import schedule_of
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
@@ -82,6 +84,9 @@ def test_checksums(tmp_path, monkeypatch):
         ("sedd", "sedd", {}),
         ("sedd", "sedd-noeos", {}),
         ("bd3lm", "bd3lm", {"block": 4, "clip": (0.25, 0.75)}),
+        ("bd3lm", "bd3lm", {"block": 4, "time": True, "schedule": "cosine-power", "exponent": 1.0}),
+        ("mdlm", "mdlm", {"time": True, "schedule": "cosine-power", "exponent": 1.0, "alpha_1": 1e-3}),
+        ("udlm", "udlm", {"schedule": "cosine-power", "exponent": 1.0}),
         ("udlm", "udlm", {}),
         ("udlm", "udlm", {"time": False}),
         ("udlm", "duo", {}),
@@ -91,12 +96,14 @@ def test_checksums(tmp_path, monkeypatch):
 def test_out_and_in_again(tmp_path, name, to, options):
     model = made(name, **options)
     model.export(tmp_path / "out", to)
-    again = zellige.load(tmp_path / "out", **({"begin": 3} if to == "ar" else {}))
+    again = zellige.load(tmp_path / "out")
     assert again.config.method == layouts.LAYOUTS[to].method
     torch.testing.assert_close(logits(again), logits(model), atol=2e-5, rtol=1e-5)
     if again.config.method == name:
+        bounds = [m.method.bound(Batch(X[:, :8] % 11), torch.Generator().manual_seed(1)) for m in (again, model)]
+        torch.testing.assert_close(*bounds, rtol=1e-5, atol=1e-5)
         for key, value in options.items():
-            assert getattr(again.config.options, key) == value, key
+            assert getattr(again.config.options, key) == value or key == "alpha_1", key
     keys = load_file(tmp_path / "out" / "model.safetensors").keys()
     assert all(key.startswith(layouts.LAYOUTS[to].prefix) or key.startswith("sampling_eps") for key in keys)
 
@@ -126,10 +133,62 @@ def test_refused(tmp_path):
     )
     assert "time-conditioned" in fails(made("mdlm", time=True), out, "radd")
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
-    assert "for `prediction` mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
-    assert "is for absorbing noise, scaled by sigma; use `to` sedd" in fails(
-        made("sedd", process="uniform"), out, "sedd-noeos"
-    )
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "options", "what"),
+    [
+        ("mdlm", "mdlm", {"time": True, "schedule": "cosine"}, "`schedule` cosine"),
+        ("mdlm", "mdlm", {"time": True, "alpha_1": 0.05}, "`alpha_1` 0.05"),
+        ("mdlm", "radd", {"diffusion_steps": 5}, "`diffusion_steps` 5"),
+        ("md4", "mdlm", {"time": False, "diffusion_steps": 5}, "`diffusion_steps` 5"),
+        ("mdlm", "mdlm", {"mask": 3}, "`mask` 3"),
+        ("udlm", "udlm", {"schedule": "cosine-power"}, "`schedule` cosine-power"),
+        ("udlm", "udlm", {"time": False, "schedule": "cosine"}, "`schedule` cosine"),
+        ("udlm", "duo", {"schedule": "cosine-power", "exponent": 1.0}, "`schedule` cosine-power"),
+        ("udlm", "duo", {"time": False}, "`time` False"),
+        ("sedd", "sedd", {"alpha_1": 0.05}, "`alpha_1` 0.05"),
+        ("sedd", "sedd-noeos", {"schedule": "geometric"}, "`schedule` geometric"),
+        ("sedd", "sedd-noeos", {"process": "uniform"}, "`process` uniform"),
+        ("sedd", "sedd-noeos", {"scale_by_sigma": False}, "`scale_by_sigma` False"),
+        ("bd3lm", "bd3lm", {"process": "uniform"}, "`process` uniform"),
+        ("bd3lm", "bd3lm", {"prediction": "score"}, "`prediction` score"),
+    ],
+)
+def test_what_a_format_does_not_say_of_a_method(tmp_path, name, to, options, what):
+    said = fails(made(name, **options), tmp_path / "out", to)
+    assert said == f"the format {to} has no word for {what}; use `to` hub"
+
+
+@pytest.mark.parametrize(
+    "parts", [{"kind": "conv"}, {"self_condition": True}, {"given": True}, {"latents": 3}, {"mlp": "swiglu"}]
+)
+def test_what_no_format_says_of_a_network(tmp_path, parts):
+    said = fails(made("mdlm", dataclasses.replace(NET, **parts)), tmp_path / "out", "radd")
+    assert f"(`net.{next(iter(parts))}`), which no published format has" in said
+
+
+def test_choices_that_a_format_does_not_say(tmp_path):
+    """A model that came in a format is not written back where it was made another by a choice."""
+    for name, options, choices, what in (
+        ("udlm", {}, {"schedule": "cosine"}, "`schedule` cosine"),
+        ("udlm", {}, {"time": False}, "`time` False"),
+        ("ar", {"begin": 7}, {"begin": 4}, "`begin` 4"),
+    ):
+        made(name, **options).export(tmp_path / name, name)
+        chosen = zellige.load(tmp_path / name, **choices)
+        for model in (chosen, zellige.load(chosen.save(tmp_path / "own"))):
+            assert fails(model, tmp_path / "back", None) == f"the format {name} has no word for {what}; use `to` hub"
+        zellige.load(tmp_path / name).export(tmp_path / f"{name}-back")
+
+
+def test_the_cosine_of_published_configs():
+    """alpha = eps + (1 - eps) cos(pi t / 2) in MDLM's code, which is not MD4's cosine; Duo's is yet another."""
+    entries = {**hub.FLAT, "model_type": "mdlm", "noise": "cosine"}
+    curve = schedule_of(METHODS["mdlm"].Config(**layouts.LAYOUTS["mdlm"].read(entries, {}).options))
+    assert float(curve.alpha(1 / 3)) == pytest.approx(1e-3 + 0.999 * 0.75**0.5, rel=1e-6)
+    with pytest.raises(zellige.InputError, match="its noise is 'cosine', and only loglinear is known here"):
+        layouts.LAYOUTS["duo"].read(entries | {"model_type": "DUO"}, {})
 
 
 @pytest.mark.parametrize("method", ["mdlm", "csm"])
@@ -151,7 +210,9 @@ def test_classes_go_out_and_in(tmp_path):
     time, classes = torch.tensor([0.2, 1.5]), torch.tensor([2, -1])
     said = [m.method.network(X % 11, time, condition=classes) for m in (model, again)]
     torch.testing.assert_close(*said)
-    assert "class-conditional" in fails(made("mdlm", dataclasses.replace(NET, classes=3)), tmp_path / "no", "radd")
+    for name, to in (("mdlm", "radd"), ("udlm", "duo"), ("bd3lm", "bd3lm")):
+        said = fails(made(name, dataclasses.replace(NET, classes=3)), tmp_path / "no", to)
+        assert said == f"the format {to} has no word for `net.classes` 3; use `to` hub"
 
 
 # ---------------------------------------------------------------------------------- the command line

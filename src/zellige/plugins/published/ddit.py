@@ -47,7 +47,7 @@ def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
     net = sizes(shapes, choices)
     if layout.name == "bd3lm" and choices.block is None:
         raise InputError("nothing says how long a block is; give `block`, e.g. `block` 16")
-    values = {name: getattr(choices, name) for name in ("block", "process", "time")}
+    values = {name: getattr(choices, name) for name in ("block", "process", "schedule", "time")}
     options = {name: value for name, value in values.items() if value is not None}
     return layout.read(layout.write(Description(net, shapes["vocab_embed.embedding"][0], options)), shapes)
 
@@ -56,7 +56,7 @@ def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
     """The schedule's name."""
     name = str(field_of(config, "noise", "type", default="loglinear")).replace("log-linear", "loglinear")
     if name not in known:
-        raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here; choose with `schedule`")
+        raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here, so it is not loaded")
     return name
 
 
@@ -159,8 +159,6 @@ def unmodulated(network: DiT) -> dict[str, Tensor]:
 
     For a network without time and class inputs.
     """
-    if network.classes is not None:
-        raise InputError("this network is class-conditional, for which the format radd has no word; use `to` udlm")
     state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
     condition = None if network.time is None else network.conditioning(torch.zeros(1, 1, dtype=torch.long), None)
 

@@ -14,7 +14,9 @@ from zellige.base.errors import InputError
 from zellige.nn.block import Net
 
 from .ddit import ddit_layout, noise
-from .layout import Description, Shapes, count_in, field_of, number_or
+from .layout import Description, Shapes, begin_in, count_in, field_of, number_or
+
+COSINE = {"schedule": "cosine-power", "exponent": 1.0}  # `noise` cosine of these authors; ours is MD4's, another curve
 
 
 def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
@@ -72,16 +74,22 @@ def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"tokenizer": "gpt2", "data": "openwebtext" if config.get("vocab_size") in (50257, 50258) else ""}
 
 
-def _schedule(config: Mapping[str, Any]) -> str:
-    return noise({"noise": {"type": config.get("noise", "loglinear")}}, ("loglinear", "cosine"))
+def _noise(config: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """The options of the schedule that a config names: loglinear or one of `more`."""
+    name = noise({"noise": {"type": config.get("noise", "loglinear")}}, ("loglinear", *more))
+    return COSINE if name == "cosine" else {"schedule": name}
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, str]:
+    """The way back: what a config says of a schedule that is not loglinear."""
+    return {"noise": "cosine"} if COSINE.items() <= options.items() else {}
 
 
 def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", False))
     net = _flat_net(config, shapes, constant=not time)
-    return Description(
-        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
-    )
+    options = {"time": time, **_noise(config, "cosine")}
+    return Description(net, count_in(config, "vocab_size"), options, **_tokenizer(config))
 
 
 def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
@@ -93,7 +101,7 @@ def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
         "block": count_in(config, "block_size"),
         "time": time,
         "clip": clip,
-        "schedule": _schedule(config),
+        **_noise(config, "cosine"),
     }
     net = _flat_net(config, shapes, constant=not time)
     return Description(net, count_in(config, "vocab_size"), options, **_tokenizer(config))
@@ -101,21 +109,21 @@ def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
 
 def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net({"cond_dim": 128, **config}, shapes)
-    return Description(net, count_in(config, "vocab_size"), {}, **_tokenizer(config))
+    return Description(net, count_in(config, "vocab_size"), begin_in(config), **_tokenizer(config))
 
 
 def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net(config, shapes)
-    return Description(net, count_in(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
+    return Description(net, count_in(config, "vocab_size"), _noise(config), **_tokenizer(config))
 
 
 def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", True))
     classes = int(config.get("cfg_num_classes", -1)) if config.get("cfg") else 0
     net = _flat_net(config, shapes, constant=not time, classes=max(classes, 0))
-    return Description(
-        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
-    )
+    duo = str(config.get("model_type")).lower() == "duo"  # whose cosine is another
+    options = {"time": time, **_noise(config, *(() if duo else ("cosine",)))}
+    return Description(net, count_in(config, "vocab_size"), options, **_tokenizer(config))
 
 
 def _flat(description: Description, kind: str, **more: Any) -> dict[str, Any]:
@@ -134,7 +142,8 @@ def _flat(description: Description, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def _write_mdlm(description: Description) -> dict[str, Any]:
-    return _flat(description, "mdlm", time_conditioning=description.options.get("time", False))
+    options = description.options
+    return _flat(description, "mdlm", time_conditioning=options.get("time", False), **_said(options))
 
 
 def _write_bd3lm(description: Description) -> dict[str, Any]:
@@ -143,7 +152,7 @@ def _write_bd3lm(description: Description) -> dict[str, Any]:
     return _flat(
         description, "bd3lm", block_size=block, cross_attn=block < description.net.length, adaln=True, attn_backend="sdpa",
         causal=False, time_conditioning=description.options.get("time", False), var_min=True, sampling_eps_min=low,
-        sampling_eps_max=high,
+        sampling_eps_max=high, **_said(description.options),
     )  # fmt: skip
 
 
@@ -155,16 +164,12 @@ def _clip(description: Description) -> dict[str, Tensor]:
 
 def _write_ar(description: Description) -> dict[str, Any]:
     return _flat(
-        description, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False
-    )
+        description, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False,
+        bos_token_id=description.options.get("begin"),
+    )  # fmt: skip
 
 
 def _write_sedd_noeos(description: Description) -> dict[str, Any]:
-    if (
-        description.options.get("process", "absorbing") != "absorbing"
-        or description.options.get("scale_by_sigma") is False
-    ):
-        raise InputError("the format sedd-noeos is for absorbing noise, scaled by sigma; use `to` sedd")
     return _flat(description, "sedd", time_conditioning=True)
 
 
@@ -176,12 +181,11 @@ def _write_udlm(description: Description) -> dict[str, Any]:
         time_conditioning=description.options.get("time", True),
         cfg=classes > 0,
         cfg_num_classes=classes or -1,
+        **_said(description.options),
     )
 
 
 def _write_duo(description: Description) -> dict[str, Any]:
-    if description.net.classes or not description.options.get("time", True):
-        raise InputError("the format duo is time-conditioned and has no classes; use `to` udlm")
     return _flat(description, "DUO", causal=False, var_min=True)
 
 

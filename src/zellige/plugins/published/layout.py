@@ -167,6 +167,12 @@ def count_or(config: Mapping[str, Any], name: str, default: int) -> int:
     return count_in(config, name) if name in config else default
 
 
+def begin_in(config: Mapping[str, Any]) -> dict[str, int]:
+    """The option `begin` of a causal model, where its config says which token begins a text."""
+    token = config.get("bos_token_id")
+    return {"begin": token} if type(token) is int else {}
+
+
 def _other(path: Sequence[str], value: object, kind: str) -> InputError:
     has = "has no entry" if value is None else f"has {quoted(repr(value))[1:-1]} as"
     return InputError(

@@ -25,7 +25,7 @@ from zellige.base.errors import InputError
 from zellige.data.tokenizer import Tokens
 from zellige.nn.block import Net
 
-from .layout import Description, Layout, Shapes, count_in, entries_in
+from .layout import Description, Layout, Shapes, begin_in, count_in, entries_in
 from .llama import TRANSFORMERS, fitting, number_in, require, with_mask
 from .nn.llama import Llama, LlamaNet
 
@@ -130,8 +130,8 @@ def layout_of_family(
         options: dict[str, Any] = {}
         if block:
             options["block"] = usual if config.get(block) is None else count_in(config, block)
-        if causal and isinstance(config.get("bos_token_id"), int):
-            options["begin"] = config["bos_token_id"]
+        if causal:
+            options |= begin_in(config)
         token = config.get("mask_token_id")
         token = None if causal else mask if token is None else count_in(config, "mask_token_id")
         return Description(Net(n.layers, n.hidden, n.heads, n.length), n.rows, options, tokenizer="", mask=token)

@@ -80,7 +80,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         config = flattened(config, shapes) or config
     if config is not None and layout.adopt is not None and not layout.knows(config):
         config = entries = layout.adopt(config) or config
-    description = _describe(layout, config, shapes, values)
+    said = _describe(layout, config, shapes, values)
+    description = _chosen(layout, said, values)
     if layout.tokenizer is not None:
         folder = Path(values.tokenizer or file.parent).expanduser()
         folder = folder.parent if folder.is_file() else folder
@@ -91,7 +92,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         description = replace(description, rows=tokenizer.size, mask=description.mask if mask is None else mask)
     else:
         tokenizer = tokenizer_of(layout, description, values, file.parent)
-    cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
+    cls, options = METHODS[layout.method], _options(layout, description, tokenizer)
     with unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, description) if layout.build else description.net
         method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
@@ -103,8 +104,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
-            "config": next((c for c in (entries, config, layout.usual) if c is not None), None)
-            or layout.write(description),
+            "config": next((c for c in (entries, config, layout.usual) if c is not None), None) or layout.write(said),
+            "options": said.options if description.mask is None else {**said.options, "mask": description.mask},
             "weights": "ema" if is_average else "raw",
             "rows": description.rows,
         }
@@ -199,7 +200,7 @@ def bare_name(name: str, strips: tuple[str, ...]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- what it says
 def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Description:
-    """Description from the config, or from the tensors; a choice outranks them."""
+    """Description from the config; without one, from the tensors and the choices."""
     if config is None:
         if layout.build is not None:
             raise InputError(f"a model of format {layout.name} needs its config.json; copy it beside the weights")
@@ -212,28 +213,34 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
         raise InputError(
             f"the config.json says {description.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
         )
+    return description
+
+
+def _chosen(layout: Layout, description: Description, chosen: Choices) -> Description:
+    """A description in which the choices outrank what the file says. InputError where the method has no such choice."""
     net, options = description.net, dict(description.options)
-    if chosen.length is not None or chosen.heads is not None:
-        net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
-    for name in ("block", "process", "schedule", "time"):
+    for name in ("begin", "block", "process", "schedule", "time"):
         value = getattr(chosen, name)
         if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
             raise InputError(f"`{name}` is no choice of {layout.method}; leave it out")
         if value is not None:
             options[name] = value
+    net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
     if chosen.process is not None and "scale_by_sigma" in options:  # which the config says of its own process
         options["scale_by_sigma"] = None
+    if chosen.schedule not in (None, description.options.get("schedule")):  # it has its usual ends and exponent
+        options = {n: value for n, value in options.items() if n not in ("exponent", "sigma_max", "sigma_min")}
     if chosen.time is not None:
         net = replace(net, constant=not chosen.time)
     return replace(description, net=net, options=options)
 
 
-def _options(layout: Layout, description: Description, chosen: Choices, tokenizer: Tokenizer) -> Any:
+def _options(layout: Layout, description: Description, tokenizer: Tokenizer) -> Any:
     options = dict(description.options)
     if description.mask is not None:
         options["mask"] = description.mask
     if layout.method == "ar":
-        begin = chosen.begin if chosen.begin is not None else options.get("begin", first_token(tokenizer))
+        begin = options.get("begin", first_token(tokenizer))
         if begin is None:
             raise InputError("nothing says which token begins a text; give `begin`, e.g. `begin` 0")
         options["begin"] = begin

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from zellige.base.errors import InputError
+from zellige.core.curves import schedule_of
 from zellige.data.tokenizer_base import Tokenizer
+from zellige.methods import METHODS
 from zellige.methods.method import Method
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.config import Config
@@ -23,9 +25,24 @@ from zellige.nn.transformer import DiT
 
 from .layout import Description, Layout
 from .layouts import LAYOUTS
+from .tokens import first_token
 
 FREE = ("mdlm", "md4", "radd")  # time-free, all three read their network as p(x_0 | x_t) at the masks
 HUB = "hub"  # no layout of others: Zellige's own folder with a model card
+TRAINING = (  # options of training alone
+    "auxiliary", "auxiliary_at", "auxiliary_pass", "blocks", "clip", "loss", "objective", "resample", "row_by_row", "search",
+    "token_share",
+)  # fmt: skip
+CURVE = ("alpha_1", "eps", "exponent", "schedule", "sigma_max", "sigma_min")  # options of the noise schedule
+PARTS = {  # of a network that no published layout has, by the field of Net that is not as usual
+    "kind": "dilated convolutions",
+    "conv": "short convolutions",
+    "grid": "a grid",
+    "mlp": "a gated MLP",
+    "self_condition": "self-conditioning",
+    "given": "an input that says what is given",
+    "latents": "a latent variable",
+}
 
 
 def layout_name(about: Mapping[str, Any], to: str | None = None) -> str:
@@ -45,9 +62,32 @@ def fitting(config: Config) -> list[str]:
 
 def unpublished(net: Net) -> str:
     """The part of a network that no published layout has, in words; "" where there is none."""
-    if net.conv or net.grid:
-        return "short convolutions (`net.conv`)" if net.conv else "a grid (`net.grid`)"
-    return "a gated MLP (`net.mlp` swiglu)" if net.mlp != "gelu" else ""
+    return next((f"{PARTS[n]} (`net.{n}`)" for n in PARTS if getattr(net, n) != getattr(Net, n)), "")
+
+
+def refuse_unsaid(
+    layout: Layout, said: Mapping[str, Any], method: Method, tokenizer: Tokenizer, config: Config
+) -> None:
+    """InputError where a config.json of a layout, which says the options `said`, means another model than this one.
+
+    Of a time-free network of masks the schedule is no part: at each of its masks it says the same, whatever the time.
+    """
+    said = {n: value for n, value in said.items() if n not in TRAINING}
+    begin = {"begin": first_token(tokenizer)} if layout.method == "ar" else {}
+    ours, theirs = config.options, METHODS[layout.method].Config(**begin | said)
+    values = dataclasses.asdict(type(ours)()) | {"time": False} | dataclasses.asdict(theirs)
+    lost = {n: v for n, v in dataclasses.asdict(ours).items() if n not in TRAINING and v not in (None, values[n])}
+    free = not method.time_conditioned and getattr(method.process, "mask", None) is not None
+    if free or (not lost.keys().isdisjoint(CURVE) and _curve(ours) == _curve(theirs)):
+        lost = {n: v for n, v in lost.items() if n not in CURVE}
+    if lost:
+        name, value = next(iter(lost.items()))
+        raise InputError(f"the format {layout.name} has no word for `{name}` {value}; use `to` {HUB}")
+
+
+def _curve(options: Any) -> list[float]:
+    """alpha at some times of the schedule that the options choose."""
+    return schedule_of(options).alpha(torch.linspace(0, 1, 9, dtype=torch.float64)).flatten().tolist()
 
 
 def write_layout(
@@ -61,6 +101,9 @@ def write_layout(
     came = about.get("published", {})
     if came.get("layout") == layout.name:
         assert isinstance(method.network, nn.Module)
+        options = dataclasses.asdict(config.options)
+        revised = {n: options[n] for n in ("block", "mask") if layout.revise is not None and n in options}
+        refuse_unsaid(layout, {**came["options"], **revised}, method, tokenizer, config)
         tensors = {layout.theirs(name): tensor for name, tensor in method.network.state_dict().items()}
         tensors = tensors if layout.revert is None else layout.revert(tensors, config.net)
         dtype = getattr(torch, came["dtype"])
@@ -69,7 +112,7 @@ def write_layout(
             tensors[name] = torch.tensor(buffer["values"], dtype=getattr(torch, buffer["dtype"]))
         entries = came["config"]
         if layout.revise is not None:
-            entries = layout.revise(entries, dataclasses.asdict(config.options))
+            entries = layout.revise(entries, options)
         for name in {came["prefix"] + table for table in layout.tables} & tensors.keys():
             tensors[name] = tensors[name][: entries["vocab_size"]]  # less the row that `ar` neither reads nor predicts
     else:
@@ -100,14 +143,17 @@ def state_of(
             f"the format {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
         )
     if parts := unpublished(net):
-        raise InputError(f"this network has {parts}, which no published format has; use `to` hub, or train one without")
+        raise InputError(
+            f"this network has {parts}, which no published format has; use `to` {HUB}, or train one without"
+        )
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
             "the format ar needs a begin token, and this model has none; train with `begin`, or use `to` hub"
         )
-    if options.get("mask") is not None:
-        raise InputError(f"its mask is one of the tokenizer's tokens; in the format {layout.name} it comes after them")
-    if options.get("prediction", "mean") != "mean":
-        raise InputError("the format bd3lm is for `prediction` mean; this one gives a score")
     rows = type(method).states(tokenizer.size, config.options)
-    return layout.form(network), Description(net, rows, options)
+    description = Description(net, rows, options)
+    said = layout.read(layout.write(description), {})
+    refuse_unsaid(layout, said.options, method, tokenizer, config)
+    if said.net.classes != net.classes:
+        raise InputError(f"the format {layout.name} has no word for `net.classes` {net.classes}; use `to` {HUB}")
+    return layout.form(network), description
