@@ -235,6 +235,12 @@ def test_the_length_is_a_choice_up_to_the_positions_that_were_learnt(folders):
         zellige.load(folders["bert"][0], length=64)
 
 
+@pytest.mark.parametrize("choice", [{"heads": 3}, {"time": True}, {"begin": 3}])
+def test_a_network_of_its_own_class_has_no_such_choice(folders, choice):
+    with pytest.raises(InputError, match=rf"`{next(iter(choice))}` is no choice of bert; leave it out"):
+        zellige.load(folders["bert"][0], **choice)
+
+
 # ---------------------------------------------------------------------------------------------------- training
 TINY = "--train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
 NEW = f"--data.name text --data.path text.txt --net.length 16 --train.steps 1 --train.lr 1e-30 --train.weight-decay 0 {TINY}"

@@ -294,6 +294,15 @@ def test_configs(mdlm, tmp_path):
         "unknown system 'mdml'; did you mean 'mdlm'? (all: zellige import --help)"
     )
     assert "`block` is no choice of mdlm" in fails(bare, system="mdlm", length=24, block=4)
+    for choices, said in (
+        ({"begin": 3}, "`begin` is no choice of mdlm; leave it out"),
+        ({"heads": 2}, "its rotary frequencies are those of 4 heads, not of 2; give `heads` 4"),
+        ({"heads": 0}, "`heads` is 0; it must be 1 or more"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
+        ({"system": "sedd", "process": "nonsense"}, "unknown process 'nonsense'; all of them: absorbing, uniform"),
+    ):
+        assert fails(bare, **{"system": "mdlm", "length": 24} | choices).startswith(said)
+    assert "those of 4 heads, not of 8" in fails(hub.folder(tmp_path / "h", mdlm, CONFIG | {"n_heads": 8}))
     assert "unknown choice 'lenght'; did you mean 'length'?" in fails(bare, system="mdlm", lenght=24)
     (bare / "other.pt").write_bytes(b"")
     (bare / "model.safetensors").rename(bare / "one.safetensors")

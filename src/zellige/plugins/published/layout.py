@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from zellige.base.arguments import MOST
 from zellige.base.errors import InputError, unknown
-from zellige.base.requests import option
+from zellige.base.requests import declared, option
 from zellige.base.schema import quoted
 from zellige.nn.block import Net
 from zellige.nn.transformer import DiT
@@ -17,23 +17,25 @@ from zellige.nn.transformer import DiT
 Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their published names without prefixes
 
 
-@dataclass(frozen=True)
+@declared
 class Choices:
     """Choices of the reader of a published model; None is what its config says, or the usual value for its layout."""
 
     system: str | None = option(
         "format of the file (default: from its config.json); sedd, radd, mdlm and others", default=None
     )
-    length: int | None = option("tokens per sequence", default=None)
+    length: int | None = option("tokens per sequence", default=None, minimum=1)
     tokenizer: str | None = option(
         "its tokenizer: gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id", default=None
     )
-    heads: int | None = option("number of attention heads; only if the file holds no rotary frequencies", default=None)
-    block: int | None = option("tokens per block (bd3lm)", default=None)
+    heads: int | None = option(
+        "number of attention heads; only if the file holds no rotary frequencies", default=None, minimum=1
+    )
+    block: int | None = option("tokens per block (bd3lm)", default=None, minimum=1)
     process: str | None = option("noise process: absorbing or uniform (sedd)", default=None)
     schedule: str | None = option("noise schedule", default=None)
     time: bool | None = option("True if the network is time-conditioned; False: sigma is always 0", default=None)
-    begin: int | None = option("number of the token that begins a text (ar)", default=None)
+    begin: int | None = option("number of the token that begins a text (ar)", default=None, minimum=0)
     weights: str | None = option("which weights of a checkpoint: ema (default) or raw", default=None)
 
     @staticmethod

@@ -81,7 +81,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     if config is not None and layout.adopt is not None and not layout.knows(config):
         config = entries = layout.adopt(config) or config
     said = _describe(layout, config, shapes, values)
-    description = _chosen(layout, said, values)
+    description = _chosen(layout, said, shapes, values)
     if layout.tokenizer is not None:
         folder = Path(values.tokenizer or file.parent).expanduser()
         folder = folder.parent if folder.is_file() else folder
@@ -216,16 +216,25 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
     return description
 
 
-def _chosen(layout: Layout, description: Description, chosen: Choices) -> Description:
-    """A description in which the choices outrank what the file says. InputError where the method has no such choice."""
-    net, options = description.net, dict(description.options)
-    for name in ("begin", "block", "process", "schedule", "time"):
+def _chosen(layout: Layout, description: Description, shapes: Shapes, chosen: Choices) -> Description:
+    """A description in which the choices outrank what the file says. InputError where they contradict its tensors."""
+    net, options, method = description.net, dict(description.options), METHODS[layout.method]
+    fixed = ("heads", "time") if layout.build is not None or layout.convert is not None else ()  # by its own class
+    for name in ("begin", "block", "heads", "process", "schedule", "time"):
         value = getattr(chosen, name)
-        if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
-            raise InputError(f"`{name}` is no choice of {layout.method}; leave it out")
-        if value is not None:
+        if value is None:
+            continue
+        if name in fixed or name not in (*method.Config.__dataclass_fields__, "heads"):
+            raise InputError(f"`{name}` is no choice of {layout.name}; leave it out")
+        if value not in method.choices.get(name, (value,)):
+            raise unknown(name, value, method.choices[name])
+        if name != "heads":
             options[name] = value
     net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
+    waves = shapes.get("rotary_emb.inv_freq")
+    if waves and net.hidden != 2 * waves[0] * net.heads:
+        heads = net.hidden // (2 * waves[0])
+        raise InputError(f"its rotary frequencies are those of {heads} heads, not of {net.heads}; give `heads` {heads}")
     if chosen.process is not None and "scale_by_sigma" in options:  # which the config says of its own process
         options["scale_by_sigma"] = None
     if chosen.schedule not in (None, description.options.get("schedule")):  # it has its usual ends and exponent
