@@ -13,6 +13,7 @@ from zellige import cli
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.models.model import which_weights
+from zellige.plugins.published import bert
 from zellige.plugins.published.nn import BertNet
 
 from . import encoders
@@ -179,6 +180,15 @@ def test_what_old_and_new_files_say_otherwise(folders, tmp_path):
     (tmp_path / "new" / "config.json").write_text(json.dumps(said))
     want = log_p(zellige.load(folders["modernbert"][0]), x)
     torch.testing.assert_close(log_p(zellige.load(tmp_path / "new"), x), want, atol=0, rtol=0)
+
+
+def test_bases_that_a_modernbert_leaves_out():
+    """As transformers has them: 160,000 and 10,000; an explicit null is the base of the other layers."""
+    said = encoders.config("modernbert")
+    none = {name: value for name, value in said.items() if not name.endswith("rope_theta")}
+    for more, bases in (({}, (1.6e5, 1e4)), ({"global_rope_theta": 2e4, "local_rope_theta": None}, (2e4, 2e4))):
+        net = bert.modern_net(none | more)
+        assert (net.base, net.local_base) == bases
 
 
 @pytest.mark.parametrize(

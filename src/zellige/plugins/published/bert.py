@@ -140,6 +140,7 @@ def modern_net(config: Mapping[str, Any]) -> BertNet:
     require(config, NEEDS["modernbert"], "ModernBERT")
     sizes, eps = _sizes(config), number_or(config, "norm_eps", 1e-5)
     base = _base(config, "full_attention", "global_rope_theta", 1.6e5)
+    null = "local_rope_theta" in config and config["local_rope_theta"] is None  # the base of the others, then
     return BertNet(
         **sizes,
         positions="rotary",
@@ -151,7 +152,7 @@ def modern_net(config: Mapping[str, Any]) -> BertNet:
         window=count_or(config, "local_attention", 128) // 2,
         every=_every(config, sizes["layers"]),
         base=base,
-        local_base=_base(config, "sliding_attention", "local_rope_theta", base),
+        local_base=_base(config, "sliding_attention", "local_rope_theta", base if null else 1e4),
         eps=eps,
         head_eps=eps,
         attention_dropout=number_or(config, "attention_dropout", 0.0),
