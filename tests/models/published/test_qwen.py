@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import zellige
 from zellige import cli
@@ -206,6 +206,18 @@ def test_an_autoregressive_folder_is_an_ar(kind, eps, tmp_path):
     torch.testing.assert_close(again, logits, atol=0, rtol=0)
     texts = zellige.sample(model, count=2, length=6, seed=3)
     assert texts == zellige.sample(model, count=2, length=6, seed=3)
+
+
+def test_numbers_of_two_types_and_a_tied_head_written_twice(tmp_path):
+    """bfloat16 matrices and float32 norms come out with the same bytes, also by way of Zellige's own format."""
+    folder_of(tmp_path / "came", "Qwen3", tie_word_embeddings=True)
+    file = tmp_path / "came/model.safetensors"
+    said = {name: t + 0.001 if t.ndim == 1 else t.bfloat16() for name, t in load_file(file).items()}
+    save_file(said | {"lm_head.weight": said["model.embed_tokens.weight"].clone()}, file, {"format": "pt"})
+    model = zellige.load(zellige.load(tmp_path / "came").save(tmp_path / "own"))
+    again = load_file(export(model, tmp_path / "back") / "model.safetensors")
+    assert {name: t.dtype for name, t in again.items()} == {name: t.dtype for name, t in said.items()}
+    assert all(again[name].equal(tensor) for name, tensor in said.items())
 
 
 # ---------------------------------------------------------------------------------------------------- in and out

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 import torch
@@ -109,7 +110,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
             "weights": "ema" if is_average else "raw",
             "rows": description.rows,
         }
-        | _rest(layout, loaded_tensors, tensors)
+        | _rest(layout, loaded_tensors)
     }
     if loaded_tensors.step is not None:
         about["step"] = loaded_tensors.step
@@ -306,17 +307,18 @@ def with_row(table: Tensor, rows: int) -> Tensor:
     return torch.cat((table, table.float().mean(0, keepdim=True).to(table))) if len(table) == rows - 1 else table
 
 
-def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Requirements of the way back beside the weights: the prefix, the type of numbers, and the buffers."""
+def _rest(layout: Layout, opened: WeightsFile) -> dict[str, Any]:
+    """Requirements of the way back beside the weights: the prefix, the types of numbers (the usual one, and those of
+    tensors that have another), and the buffers."""
     whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
     buffers = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
-    first = next(t for n, t in tensors.items() if n not in layout.buffers)
+    dtypes = {n: str(t.dtype).removeprefix("torch.") for n, t in opened.tensors.items()}
+    usual = mode(dtype for n, dtype in dtypes.items() if n not in buffers)
     return {
         "prefix": whole.removesuffix(bare_name(whole, layout.strips)),
-        "dtype": str(first.dtype).removeprefix("torch."),
-        "buffers": {
-            n: {"dtype": str(t.dtype).removeprefix("torch."), "values": t.tolist()} for n, t in buffers.items()
-        },
+        "dtype": usual,
+        "dtypes": {n: dtype for n, dtype in dtypes.items() if n not in buffers and dtype != usual},
+        "buffers": {n: {"dtype": dtypes[n], "values": t.tolist()} for n, t in buffers.items()},
     }
 
 

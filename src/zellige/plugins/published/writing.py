@@ -106,8 +106,9 @@ def write_layout(
         refuse_unsaid(layout, {**came["options"], **revised}, method, tokenizer, config)
         tensors = {layout.theirs(name): tensor for name, tensor in method.network.state_dict().items()}
         tensors = tensors if layout.revert is None else layout.revert(tensors, config.net)
-        dtype = getattr(torch, came["dtype"])
-        tensors = {came["prefix"] + name: tensor.to(dtype) for name, tensor in tensors.items()}
+        tensors = {came["prefix"] + name: tensor for name, tensor in tensors.items()}
+        dtypes = {name: came["dtypes"].get(name, came["dtype"]) for name in tensors}
+        tensors = {name: tensor.to(getattr(torch, dtypes[name])) for name, tensor in tensors.items()}
         for name, buffer in came["buffers"].items():
             tensors[name] = torch.tensor(buffer["values"], dtype=getattr(torch, buffer["dtype"]))
         entries = came["config"]
