@@ -89,10 +89,12 @@ def test_out_again_as_it_came(gpt2, tmp_path, capsys):
 
 
 def test_older_files(gpt2, tmp_path):
-    """Names without `transformer.`, with the causal masks of each layer, and a tokenizer of two files."""
+    """Names without `transformer.`, with the causal masks of each layer, the head written again, and a tokenizer of two
+    files."""
     folder, _, model = gpt2
     old = {name.removeprefix("transformer."): t for name, t in load_file(folder / "model.safetensors").items()}
     old |= {f"h.{i}.attn.bias": torch.ones(1, 1, 48, 48).tril() for i in range(3)}
+    old |= {"lm_head.weight": old["wte.weight"].clone()}
     save_file(old, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     inner = model.tokenizer.inner
@@ -102,6 +104,10 @@ def test_older_files(gpt2, tmp_path):
     again, x = zellige.load(tmp_path), tokens(1, 8)
     assert again.method.bound(Batch(x)).equal(model.method.bound(Batch(x)))
     assert again.tokenizer.encode("the dog") == model.tokenizer.encode("the dog")
+    old["lm_head.weight"][7, 3] += 1
+    save_file(old, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"'lm_head\.weight' is another than 'wte\.weight', and this network has one"):
+        zellige.load(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -214,23 +214,11 @@ _TWINS = {  # published tensors that are one of the network's, written twice
 
 
 def whole(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Published tensors as our network has them: queries, keys and values in one, tied tables once, old names of norms
-    as new.
-
-    Raises:
-        InputError: the table of the outputs is another than that of the embeddings.
-    """
+    """Published tensors as our network has them: queries, keys and values in one, old names of norms as new."""
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if not name.startswith(_LEFT_OUT):
             result[re.sub(r"LayerNorm\.(gamma|beta)$", _new, name)] = tensor
-    for name, ours in _TWINS.items():
-        twin = names.theirs(ours)
-        if name == twin or name not in result:
-            continue
-        tensor = result.pop(name)
-        if not torch.equal(result.setdefault(twin, tensor), tensor):
-            raise InputError(f"'{name}' is another than '{twin}', and this network has one for both; give a tied model")
     part = names.parts["qkv"].removesuffix("Wqkv")
     for name in [n for n in result if n.endswith((f"{part}query.weight", f"{part}query.bias"))]:
         apart = [name.replace(f"{part}query.", f"{part}{each}.") for each in _APART]
@@ -323,7 +311,8 @@ def _layout(
     return Layout(
         name, "mdlm", about, "", knows, read, write, names.ours, names.theirs, strips=(), build=build,
         tokenizer=bert_tokenizer, convert=lambda tensors, _: whole(names, tensors),
-        revert=lambda tensors, _: revert(tensors), safetensors=True,
+        revert=lambda tensors, _: revert(tensors), twins={name: names.theirs(ours) for name, ours in _TWINS.items()},
+        safetensors=True,
     )  # fmt: skip
 
 

@@ -95,6 +95,8 @@ class Layout:
         usual: the config that a file without one is taken for.
         convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie
             otherwise; revert: the way back.
+        twins: published name of a tensor that may be written twice -> the name that it has in the network, which reads it
+            once; only where the network has no tensor of the first name.
         safetensors: whether its weights are read from safetensors only, never from a pickle.
         adopt: the config.json of a model of another kind as one of this layout, which begins with its weights; None
             where it cannot.
@@ -122,6 +124,7 @@ class Layout:
     usual: Mapping[str, Any] | None = None
     convert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
     revert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
+    twins: Mapping[str, str] = field(default_factory=dict)
     safetensors: bool = False
     adopt: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     revise: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None

@@ -168,7 +168,7 @@ def layout_of_family(
     return Layout(
         name, method, about, "", lambda config: kind(config) in kinds, read, write, family.ours, family.theirs,
         build=build, tokenizer=words, adopt=adopt, revise=revise, tables=family.tables, strips=family.strips,
-        convert=family.convert,
+        convert=family.convert, twins={"lm_head.weight": family.tables[0]},
     )  # fmt: skip
 
 

@@ -290,6 +290,13 @@ def _take(
     else:
         by_name = tensors
     by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
+    for name, twin in layout.twins.items():
+        if name in by_name and name not in names_of_layout:
+            tensor = by_name.pop(name)
+            if not torch.equal(by_name.setdefault(twin, tensor), tensor):
+                raise InputError(
+                    f"'{name}' is another than '{twin}', and this network has one for both; give a tied model"
+                )
     sizes = str(description.net) if description.net.is_unet else f"{description.net.layers} layers"
     what = f"the format is {layout.name}, of {sizes}"
     by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
