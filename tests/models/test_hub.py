@@ -1,5 +1,6 @@
 """The folder of the Hugging Face hub: uploads and downloads, what AutoTokenizer reads, the model card. No network."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -252,6 +253,15 @@ def test_the_card_has_what_is_known(tmp_path):
     page = huggingface_hub.ModelCard.load(tmp_path / "hub" / "README.md")
     assert page.data.to_dict()["tags"] == ["discrete-diffusion", "mdlm", "arxiv:2406.07524"]
     assert "Not evaluated yet" in card(model())
+    assert 'evaluate(model, "wikitext2")' in text
+
+
+def test_the_program_of_a_card_runs(tmp_path):
+    """Also for a model of files that only its author has."""
+    made = model()
+    made.config = dataclasses.replace(made.config, data=Data("text", path="own.txt"))
+    made.save_pretrained(tmp_path / "hub", repo_id=str(tmp_path / "hub"))
+    exec((tmp_path / "hub" / "README.md").read_text().split("```python")[1].split("```")[0], {})
 
 
 @pytest.mark.parametrize("name", METHODS)

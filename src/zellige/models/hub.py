@@ -133,6 +133,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     table = [f"| {key} | {value} |" for key, value in rows.items()]
     lines = ["---", *head, "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {repo_id or method.name.upper()}", ""]
     lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model), "", "## Use", ""]
+    own = source is None or source.needs == "`data.path`"  # files that only its author has
     lines += [
         "```python",
         "# pip install zellige",
@@ -140,7 +141,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
         "",
         f'model = zellige.load("{name}")',
         "print(zellige.sample(model, count=2, seed=0))",
-        f'print(zellige.evaluate(model, "{config.data.name}"))',
+        *([] if own else [f'print(zellige.evaluate(model, "{config.data.name}"))']),
         "```",
     ]
     owns = f"The weights: {license}." if license else "Of the weights: not stated by their author."
