@@ -73,8 +73,10 @@ def refuse_unsaid(
     Of a time-free network of masks the schedule is no part: at each of its masks it says the same, whatever the time.
     """
     said = {n: value for n, value in said.items() if n not in TRAINING}
-    begin = {"begin": first_token(tokenizer)} if layout.method == "ar" else {}
-    ours, theirs = config.options, METHODS[layout.method].Config(**begin | said)
+    ours, begin = config.options, first_token(tokenizer)
+    if layout.method == "ar":  # where neither says what begins a text, whoever reads it is asked for it
+        said = {"begin": ours.begin if begin is None else begin} | said
+    theirs = METHODS[layout.method].Config(**said)
     values = dataclasses.asdict(type(ours)()) | {"time": False} | dataclasses.asdict(theirs)
     lost = {n: v for n, v in dataclasses.asdict(ours).items() if n not in TRAINING and v not in (None, values[n])}
     free = not method.time_conditioned and getattr(method.process, "mask", None) is not None
