@@ -133,7 +133,8 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     table = [f"| {key} | {value} |" for key, value in rows.items()]
     lines = ["---", *head, "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {repo_id or method.name.upper()}", ""]
     lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model), "", "## Use", ""]
-    own = source is None or source.needs == "`data.path`"  # files that only its author has
+    # files that only its author has
+    own = source is None or bool(config.data.path and not source.files and not source.hub)
     lines += [
         "```python",
         "# pip install zellige",
