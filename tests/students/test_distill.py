@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from testing.small import make
+from zellige import Config, Data, Model, TrainDistill
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
+from zellige.data import prepare
 from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
@@ -120,6 +122,18 @@ def test_each_round_and_seed_has_random_numbers_of_its_own():
         return seen
 
     assert len(seeds(0) | seeds(1)) == 8
+
+
+def test_a_student_of_bfloat16_weights_is_trained_in_float32():
+    """In bfloat16, with 8 bits of mantissa, a step of 1e-5 would round to nothing."""
+    data = Data.of(torch.arange(160).reshape(20, 8) % 3, 3, kind="grid")
+    method = make("mdlm").float().compute_in("bfloat16")
+    model = Model(method, prepare(data, 8).tokenizer, Config("mdlm", method.config, data, method.network.net))
+    request = TrainDistill(teacher_steps=2, rounds=1, steps=2, batch=4, lr=1e-5, precision="bfloat16")
+    student = request.run(model).model.method
+    before, after = (of.network.blocks[0].qkv.weight for of in (method, student))
+    assert (before.dtype, after.dtype, student.precision) == (torch.bfloat16, torch.float32, "float32")
+    assert float((after != before.float()).double().mean()) > 0.9
 
 
 def test_some_texts_are_held_out_evenly_spaced_in_batches(monkeypatch):

@@ -156,11 +156,8 @@ def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
         raise InputError(f"{where} needs the model whose {command.purpose}; e.g. zellige {where} runs/demo")
     folder = arguments.request.out or f"{Path(arguments.run)}-{command.suffix}"
     check_new(folder)
-    weights, asked = arguments, arguments.request
-    if isinstance(
-        asked, TrainSpeculative
-    ):  # a head belongs to the weights as they are, whatever its training computes in
-        weights, asked = replace(arguments, precision="float32"), replace(asked, precision=arguments.precision)
+    # the weights stay as they are, whatever the training computes in
+    weights, asked = replace(arguments, precision="float32"), replace(arguments.request, precision=arguments.precision)
     model = load(terminal, arguments.run, where, weights)
     request = replace(asked, out=folder, data=typed_data(arguments, words, model.config.data))
     with Bar(terminal, "train", 1, "steps") as bar:
@@ -168,5 +165,5 @@ def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
     for line in [*command.lines(record.config), "", f"  written   {path(folder)}"]:
         terminal.result(line)
     terminal.try_next(command.then(path(arguments.run), path(folder), record.config))
-    put_json(terminal, record.made_by(request, loading(arguments)).to_dict())
+    put_json(terminal, record.made_by(request, loading(weights)).to_dict())
     return 0

@@ -132,6 +132,9 @@ def distill(
     student, model_config = (
         (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, options.seed)
     )
+    for p in student.parameters():
+        p.data = p.data.to(torch.promote_types(p.dtype, torch.float32))  # in bfloat16 most steps would round to nothing
+    student.compute_in("tf32" if options.precision == "tf32" else "float32", student.compiles)
     loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
     results = train_rounds(student, method, loss, corpus.train, held_out, counts, ema, options)
     name = (model.source.name if model.source else "") or model.config.run or model.config.method

@@ -36,6 +36,12 @@ _out = partial(option, default=None)
 _steps = partial(option, "training steps", default=2000, minimum=1)
 _batch = partial(option, "examples per step", minimum=1)
 _lr = partial(option, "peak learning rate of AdamW", above=0, maximum=1)
+_precision = partial(
+    option,
+    "precision of matrix products in training; the weights stay in float32",
+    default="float32",
+    hidden=True,
+)
 _seed = partial(option, "random seed", default=0, minimum=0)
 _progress = partial(aside, "called with (steps done, steps in all)", default=None)
 
@@ -48,6 +54,7 @@ class OnModel(Request[R]):
     steps: int
     batch: int
     lr: float
+    precision: str
     seed: int
     progress: Callable[[int, int], None] | None
 
@@ -64,7 +71,7 @@ class OnModel(Request[R]):
         from .small import FitOptions
 
         began = time.monotonic()
-        options = FitOptions(self.steps, self.batch, self.lr, self.seed, self.progress)
+        options = FitOptions(self.steps, self.batch, self.lr, self.seed, self.progress, self.precision)
         record, network = self._trained(as_model(model), options)
         if self.out is not None:
             network.save(self.out)
@@ -98,6 +105,7 @@ class TrainClassifier(OnModel["ClassifierRecord"]):
     batch: int = _batch(default=64)
     lr: float = _lr(default=1e-3)
     layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
+    precision: Literal["float32", "tf32", "bfloat16"] = _precision()
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
@@ -127,16 +135,14 @@ class TrainSpeculative(OnModel["HeadRecord"]):
     steps: int = _steps()
     batch: int = _batch(default=16)
     lr: float = _lr(default=2e-3)
-    precision: Literal["float32", "tf32", "bfloat16"] = option(
-        "precision of matrix products in training", default="float32", hidden=True
-    )
+    precision: Literal["float32", "tf32", "bfloat16"] = _precision()
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
     def _trained(self, model: "Model", options: "FitOptions") -> "tuple[HeadRecord, Verifier]":
         from .speculative import HeadRecord, train_speculative
 
-        verifier = train_speculative(model, self.data, self.precision, options)
+        verifier = train_speculative(model, self.data, options)
         return HeadRecord(verifier.config), verifier
 
 
@@ -180,6 +186,7 @@ class TrainDistill(OnModel["DistillRecord"]):
         minimum=0,
         below=1,
     )
+    precision: Literal["float32", "tf32", "bfloat16"] = _precision()
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 

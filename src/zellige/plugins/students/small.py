@@ -11,6 +11,7 @@ from zellige.base.requests import Progress
 from zellige.core.batch import Batch
 from zellige.core.random import mix
 from zellige.data.rows import Rows
+from zellige.nn.precision import products
 
 WARM_UP = 0.05  # of the steps
 
@@ -24,6 +25,7 @@ class FitOptions:
         lr: peak learning rate.
         seed: of the order and the noise.
         progress: called with (steps done, steps in all).
+        precision: of matrix products; the weights stay as they are.
     """
 
     steps: int
@@ -31,6 +33,7 @@ class FitOptions:
     lr: float
     seed: int = 0
     progress: Progress | None = None
+    precision: str = "float32"
 
 
 def fit(
@@ -57,12 +60,14 @@ def fit(
         torch.Generator().manual_seed(mix(options.seed, "noise") % 2**63),
         torch.empty(0, dtype=torch.long),
     )
+    device = next(network.parameters()).device
     network.train()
     for step in range(steps):
         while len(order) < batch:
             order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
         rows_of_step, order = order[:batch], order[batch:]
-        loss = loss_of(rows.collate([rows[int(i)] for i in rows_of_step]), generator)
+        with products(device, options.precision):
+            loss = loss_of(rows.collate([rows[int(i)] for i in rows_of_step]), generator)
         optimizer.zero_grad()
         loss.backward()
         if clip is not None:

@@ -27,7 +27,6 @@ from zellige.methods.diffusion import where_noised
 from zellige.models.model import Model, fingerprint
 from zellige.models.speculative import HeadConfig, Verifier
 from zellige.nn.cross_entropy import cross_entropy
-from zellige.nn.precision import products
 from zellige.nn.speculative import CausalHead
 from zellige.samplers import Speculative, State
 from zellige.samplers.predict import expected_time
@@ -37,7 +36,7 @@ from zellige.show.record import Figure, Trained
 from .small import FitOptions, fit
 
 
-def train_speculative(model: Model, data: Any, precision: str, options: FitOptions) -> Verifier:
+def train_speculative(model: Model, data: Any, options: FitOptions) -> Verifier:
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
     `requests.TrainSpeculative`."""
     method, net = model.method, model.config.net
@@ -61,7 +60,7 @@ def train_speculative(model: Model, data: Any, precision: str, options: FitOptio
     if known is not None and known.weight.shape == network.embedding.weight.shape:  # begins with what the network knows
         network.embedding.weight.data.copy_(known.weight / known.weight.std())
     network.to(device)
-    train(network, method, corpus.train, options, precision)
+    train(network, method, corpus.train, options)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     texts, draft, verified = measured(network, method, corpus.split(split), seed=options.seed)
     verifier = Verifier(network, replace(config, texts=texts, draft=draft, verified=verified))
@@ -88,15 +87,14 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     return torch.stack(results) if draft else results[0]
 
 
-def train(network: CausalHead, method: Masked, rows: Rows, options: FitOptions, precision: str = "float32") -> None:
+def train(network: CausalHead, method: Masked, rows: Rows, options: FitOptions) -> None:
     """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
     trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
 
     def loss_of(texts: Batch, generator: torch.Generator) -> Tensor:
         texts = texts.to(device)
-        with products(device, precision):
-            return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
+        return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
 
     fit(network, rows, loss_of, options, betas=(0.9, 0.99), clip=1.0)
     for p in trained:
