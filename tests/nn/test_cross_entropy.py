@@ -53,6 +53,14 @@ def test_equals_the_plain_one(exclude, bias, weight, upstream, monkeypatch):
     )
 
 
+def test_a_head_of_lower_precision_than_its_inputs():
+    """Computed in that of the inputs, as the head of a published bfloat16 model is under a head of drafts."""
+    h, _, _, target, w = inputs(dtype=torch.float32)
+    net = Head(5, 11).bfloat16()
+    ours = cross_entropy(net, h, target, weight=w)
+    torch.testing.assert_close(ours, plain(h, net.head.weight.float(), net.head.bias.float(), target, w, None))
+
+
 def test_gradcheck(monkeypatch):
     monkeypatch.setattr(ce, "chunk_rows", lambda states, device: 3)
     h, W, b, target, w = inputs(N=7, D=3, K=5, exclude=4)

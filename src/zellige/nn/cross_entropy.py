@@ -35,7 +35,7 @@ def cross_entropy(
     head does not take part (the mask, which is never a prediction).
     """
     head = network.head
-    if isinstance(head, nn.Linear) and len(h) * head.out_features >= LARGE:
+    if isinstance(head, nn.Linear) and (len(h) * head.out_features >= LARGE or _wider(h, head.weight)):
         return chunked(h, head.weight, head.bias, target, weight, exclude)
     logits = head(h)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -44,6 +44,11 @@ def cross_entropy(
         logits = logits.masked_fill(out, -torch.inf)
     nll = F.cross_entropy(logits, target, reduction="none")
     return nll if weight is None else weight * nll
+
+
+def _wider(h: Tensor, W: Tensor) -> bool:
+    """Whether the head's weights are of a lower precision than its inputs."""
+    return torch.promote_types(h.dtype, W.dtype) != W.dtype
 
 
 def chunked(
