@@ -206,6 +206,9 @@ REFUSED = {
     "int8, which are not trained; take the model it was made of": lambda folder: zellige.Tune(
         data=["a cat"] * 99, folder=folder.parent / "tuned"
     ).run(folder),
+    "weights rounded to int8 give a head no gradients; use the model they were rounded from": lambda _: (
+        zellige.TrainSpeculative(data=["a cat"] * 99).run(zellige.load("stories-mdlm", precision="int8"))
+    ),
 }
 
 

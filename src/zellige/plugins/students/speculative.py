@@ -43,6 +43,8 @@ def train_speculative(model: Model, data: Any, options: FitOptions) -> Verifier:
     why = Speculative.reason_against(method)
     if why not in (None, HEADLESS):
         raise InputError(f"{method.name} {why}; a causal head is for mdlm, md4 and radd")
+    if method.precision == "int8":
+        raise InputError("weights rounded to int8 give a head no gradients; use the model they were rounded from")
     corpus = corpus_of(model, data)
     device = next(method.parameters()).device
     with torch.no_grad():
