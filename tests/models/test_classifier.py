@@ -238,6 +238,25 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
         TrainClassifier(data=labelled, steps=1).run(model)
 
 
+def test_a_classifier_is_a_network_of_its_own():
+    """It reads tokens and their time, also where the model's network reads more or less; a U-Net has no layers."""
+    tokens = torch.arange(160).reshape(20, 8) % 3
+    data = Data.of(tokens, 3, kind="grid", labels=tokens[:, 0])
+    tokenizer = prepare(data, 8).tokenizer
+    own = replace(NET, constant=True, given=True, latents=2, self_condition=True)
+    for method in (make("mdlm"), make("udlm")):
+        model = Model(method, tokenizer, Config(method.name, method.config, data, own))
+        record = TrainClassifier(steps=1).run(model)
+        names = {name.split(".")[0] for name, _ in record.classifier.network.trunk.named_parameters()}
+        assert names.isdisjoint({"given", "latent", "estimates"})
+    net = Net(length=8, kind="flat-unet", grid=(2, 4), channels=4, blocks=1)
+    model = Model(make("mdlm"), tokenizer, Config("mdlm", make("mdlm").config, data, net))
+    with pytest.raises(
+        InputError, match=r"^`layers` is for a transformer, and the network of this model is a flat-unet;"
+    ):
+        TrainClassifier(steps=1, layers=2).run(model)
+
+
 @pytest.mark.parametrize("process", ["absorbing", "uniform", "gaussian"])
 def test_noise_of_discrete_time_is_read_at_its_own_times(process):
     tokens, T = torch.arange(160).reshape(20, 8) % 3, 4

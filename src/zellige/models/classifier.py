@@ -144,8 +144,9 @@ class TextClassifier:
 
 
 def fresh(net: Net, states: int, timed: bool, classes: int) -> Classifier:
-    """A new network of these sizes, without classes of its own."""
-    trunk = build_network(replace(net, classes=0), states, timed)
+    """A new network of these sizes, which reads tokens and, if `timed`, their time alone."""
+    net = replace(net, classes=0, latents=0, constant=False, given=False, self_condition=False)
+    trunk = build_network(net, states, timed)
     time = torch.zeros(1) if timed else None
     width = trunk.features(torch.zeros(1, net.length, dtype=torch.long), time).shape[-1]
     return Classifier(trunk, width, classes)

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zellige.base import schema
 from zellige.base.errors import InputError
-from zellige.base.schema import UNREAD
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.random import mix
@@ -28,7 +28,7 @@ from zellige.methods.diffusion import where_noised
 from zellige.methods.method import Method
 from zellige.models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, level_of, noise_of, transitions
 from zellige.models.model import Model
-from zellige.nn.block import Net
+from zellige.nn.block import UNREAD, Net
 from zellige.samplers.pairing import blank, discrete_times
 from zellige.show.record import Figure, Trained
 
@@ -66,6 +66,9 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
     """A classifier of the noisy texts of a model, and its calibration on the test split;
     see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
+    net: Net = model.config.net
+    if layers is not None and "layers" in UNREAD[net.kind]:
+        raise InputError(f"`layers` is for a transformer, and the network of this model is a {net.kind}; leave it out")
     if type(data_config) is Data:  # values that are handed over have their classes beside them, or none
         data_config = replace(data_config, labels=True)
     corpus = corpus_of(model, data_config)
@@ -82,8 +85,7 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
             "its texts; use a model with masks, or one that noises whole texts"
         )
     states = method.vocabulary + 1 if method.process is None else method.process.K
-    net: Net = model.config.net
-    sizes = replace(net, layers=net.layers if layers is None else layers, classes=0)
+    sizes = net if layers is None else replace(net, layers=layers)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(options.seed, "weights") % 2**63)
         network = fresh(sizes, states, noise != "blocks", len(names))
@@ -145,7 +147,7 @@ class ClassifierRecord(Trained):
     unit: ClassVar = "accuracy"
     kind: ClassVar = "classifier"
     config: ClassifierConfig
-    classifier: TextClassifier | None = field(default=None, compare=False, repr=False, metadata=UNREAD)
+    classifier: TextClassifier | None = field(default=None, compare=False, repr=False, metadata=schema.UNREAD)
 
     def figures(self) -> list[Figure]:
         levels = [(part, Proportion(part.right, part.texts)) for part in self.config.calibration]
