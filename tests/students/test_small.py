@@ -8,7 +8,22 @@ import torch
 from torch import nn
 
 from testing.small import Rows
-from zellige.plugins.students.small import FitOptions, fit
+from zellige import Data
+from zellige.base.errors import InputError
+from zellige.data import prepare
+from zellige.plugins.students.small import FitOptions, fit, held_out
+
+
+def test_nothing_is_judged_on_the_texts_of_the_training():
+    tokens = torch.arange(80).reshape(20, 4) % 3
+    whole = prepare(Data.of(tokens, 3, kind="grid", validation=0.1, test=0.2))
+    assert [len(held_out(whole, *splits)) for splits in (("test", "validation"), ("validation", "test"))] == [4, 2]
+    for shares, rows in ({"validation": 0, "test": 0.2}, 4), ({"validation": 0.1, "test": 0}, 2):
+        assert len(held_out(prepare(Data.of(tokens, 3, kind="grid", **shares)), "test", "validation")) == rows
+    with pytest.raises(
+        InputError, match=r"no test or validation split to judge by, only train; set `data\.validation`"
+    ):
+        held_out(prepare(Data.of(tokens, 3, kind="grid", validation=0, test=0)), "test", "validation")
 
 
 def test_each_row_is_seen_once_before_any_is_seen_again_and_the_rate_warms_up(monkeypatch):

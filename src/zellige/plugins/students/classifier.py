@@ -32,7 +32,7 @@ from zellige.nn.block import UNREAD, Net
 from zellige.samplers.pairing import blank, discrete_times
 from zellige.show.record import Figure, Trained
 
-from .small import FitOptions, fit
+from .small import FitOptions, fit, held_out
 
 RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
@@ -77,6 +77,7 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
         raise InputError(
             f"'{corpus.about['name']}' has no classes; give data that has some, e.g. `data.name` mnist or ag_news"
         )
+    judged = held_out(corpus, "test", "validation")
     method, device = model.method, next(model.method.parameters()).device
     noise, block = noise_of(method)
     if noise == "blocks" and blank(method) is None:
@@ -101,10 +102,7 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
         return F.nll_loss(classifier.log_p(x, t, method.process), texts.condition.long().to(device))  # pyright: ignore
 
     fit(network, corpus.train, loss_of, options)
-    split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    classifier.config = replace(
-        config, calibration=calibration(classifier, method, corpus.split(split), seed=options.seed)
-    )
+    classifier.config = replace(config, calibration=calibration(classifier, method, judged, seed=options.seed))
     return classifier
 
 

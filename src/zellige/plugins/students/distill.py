@@ -41,7 +41,7 @@ from zellige.show.numbers import counted
 from zellige.show.record import Figure, Trained
 from zellige.training.ema import EMA
 
-from .small import FitOptions, fit
+from .small import FitOptions, fit, held_out
 
 Loss = Callable[
     [Diffusion, Diffusion, Batch, int, Randomness], Tensor
@@ -128,7 +128,7 @@ def distill(
         raise InputError("`latents` is for `by` di4c; leave it out")
     counts = steps_of_rounds(method, teacher_steps, rounds, merge)
     corpus = corpus_of(model, data)
-    held_out = corpus.split(next(name for name in ("validation", "test", "train") if name in corpus.rows))
+    judged = held_out(corpus, "validation", "test")
     student, model_config = (
         (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, options.seed)
     )
@@ -136,9 +136,9 @@ def distill(
         p.data = p.data.to(torch.promote_types(p.dtype, torch.float32))  # in bfloat16 most steps would round to nothing
     student.compute_in("tf32" if options.precision == "tf32" else "float32", student.compiles)
     loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
-    results = train_rounds(student, method, loss, corpus.train, held_out, counts, ema, options)
+    results = train_rounds(student, method, loss, corpus.train, judged, counts, ema, options)
     name = (model.source.name if model.source else "") or model.config.run or model.config.method
-    texts = min(len(held_out), HELD_OUT)
+    texts = min(len(judged), HELD_OUT)
     config = Distilled(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
@@ -184,7 +184,7 @@ def train_rounds(
     teacher: Any,
     loss: Loss,
     rows: Rows,
-    held_out: Rows,
+    judged: Rows,
     counts: Sequence[int],
     ema: float,
     options: FitOptions,
@@ -198,7 +198,7 @@ def train_rounds(
     rounds, device = [], next(student.parameters()).device
     for turn, (n, after) in enumerate(itertools.pairwise(counts)):
         student.requires_grad_(True)
-        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(options.seed, "held out", turn))
+        judge = partial(held_out_loss, loss, student, teacher, judged, n, mix(options.seed, "held out", turn))
         before, average = judge(), EMA(student, ema)
 
         def loss_of(texts: Batch, generator: torch.Generator, n: int = n, teacher: Any = teacher) -> Tensor:

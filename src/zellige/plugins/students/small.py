@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from zellige.base.errors import InputError
 from zellige.base.requests import Progress
 from zellige.core.batch import Batch
 from zellige.core.random import mix
+from zellige.data.corpus import Corpus
 from zellige.data.rows import Rows
 from zellige.nn.precision import products
 
@@ -34,6 +36,17 @@ class FitOptions:
     seed: int = 0
     progress: Progress | None = None
     precision: str = "float32"
+
+
+def held_out(corpus: Corpus, *splits: str) -> Rows:
+    """The rows of the first of the splits that there is. InputError: there is none, and so nothing to judge by."""
+    name = next((name for name in splits if name in corpus.rows), None)
+    if name is None:
+        raise InputError(
+            f"'{corpus.about['name']}' has no {' or '.join(splits)} split to judge by, only {', '.join(corpus.rows)}; "
+            "set `data.validation` above 0"
+        )
+    return corpus.split(name)
 
 
 def fit(

@@ -33,7 +33,7 @@ from zellige.samplers.predict import expected_time
 from zellige.samplers.speculative import HEADLESS
 from zellige.show.record import Figure, Trained
 
-from .small import FitOptions, fit
+from .small import FitOptions, fit, held_out
 
 
 def train_speculative(model: Model, data: Any, options: FitOptions) -> Verifier:
@@ -46,6 +46,7 @@ def train_speculative(model: Model, data: Any, options: FitOptions) -> Verifier:
     if method.precision == "int8":
         raise InputError("weights rounded to int8 give a head no gradients; use the model they were rounded from")
     corpus = corpus_of(model, data)
+    judged = held_out(corpus, "test", "validation")
     device = next(method.parameters()).device
     with torch.no_grad():
         width = method.hidden(torch.zeros(1, *method.shape, dtype=torch.long, device=device), 0.5).shape[-1]
@@ -63,8 +64,7 @@ def train_speculative(model: Model, data: Any, options: FitOptions) -> Verifier:
         network.embedding.weight.data.copy_(known.weight / known.weight.std())
     network.to(device)
     train(network, method, corpus.train, options)
-    split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    texts, draft, verified = measured(network, method, corpus.split(split), seed=options.seed)
+    texts, draft, verified = measured(network, method, judged, seed=options.seed)
     verifier = Verifier(network, replace(config, texts=texts, draft=draft, verified=verified))
     model.method = method.verified_by(verifier)
     return verifier
