@@ -63,8 +63,9 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear, values: bool = True):
         super().__init__()
         self.in_features, self.out_features, self.training = linear.in_features, linear.out_features, False
+        self.parameter_count = sum(p.numel() for p in linear.parameters())  # a tied head has none of its own
         device = linear.weight.device if values else torch.device("meta")
-        codes, scale = rounded(linear.weight.detach().to(device).float())
+        codes, scale = rounded(linear.weight.detach().to(device).float().contiguous())
         self.codes = Codes(codes)
         self.register_buffer("scale", scale[:, 0].contiguous())
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().to(device).float())
@@ -123,6 +124,5 @@ def is_quantized(module: nn.Module) -> bool:
 
 def count_weights(module: nn.Module) -> int:
     """Return the number of weights of a module, those that are rounded to int8 among them."""
-    layers = [part for part in module.modules() if isinstance(part, Int8Linear)]
-    rounded_weights = sum(layer.out_features * (layer.in_features + (layer.bias is not None)) for layer in layers)
+    rounded_weights = sum(part.parameter_count for part in module.modules() if isinstance(part, Int8Linear))
     return sum(p.numel() for p in module.parameters()) + rounded_weights

@@ -11,6 +11,7 @@ import zellige
 from zellige import cli
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
+from zellige.nn.int8 import Int8Linear
 
 from . import large
 
@@ -57,6 +58,18 @@ def logits_of(model, x: torch.Tensor, block: int) -> torch.Tensor:
 
 def tokens(rows: int, length: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(256, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def test_int8_takes_a_quarter_of_the_matrices_and_counts_the_same_parameters(gpt2):
+    """All of them; the head's rows are the table's, which count once."""
+    folder, _, model = gpt2
+    small = zellige.load(folder, precision="int8").method
+    rounded = {name.split(".")[-1] for name, part in small.network.named_modules() if isinstance(part, Int8Linear)}
+    assert rounded == {"qkv", "out", "up", "down", "head"}
+    assert small.parameter_count == model.method.parameter_count
+    x = tokens(2, 20)
+    torch.testing.assert_close(small.network(x), model.method.network(x), atol=0.3, rtol=0.05)
 
 
 @torch.no_grad()

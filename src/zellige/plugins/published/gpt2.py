@@ -19,7 +19,7 @@ from zellige.nn.block import Net
 from .dream import bpe_tokenizer
 from .layout import count_in
 from .llama import number_in, require
-from .nn.gpt2 import GPT2
+from .nn.gpt2 import GPT2, GPT2Layer
 from .nn.llama import LlamaNet
 from .qwen import Family, layout_of_family
 
@@ -58,12 +58,13 @@ def gpt2_net(config: Mapping[str, Any], system: str, shift: bool = False) -> Lla
 def ours(key: str) -> str:
     """A published name, without `transformer.`, in our network's words.
 
-    >>> ours("h.3.attn.c_attn.weight"), theirs("layers.3.qkv.weight"), ours("wpe.weight")
-    ('layers.3.qkv.weight', 'h.3.attn.c_attn.weight', 'places.weight')
+    >>> ours("h.3.attn.c_attn.weight"), theirs("layers.3.qkv.columns"), ours("wpe.weight")
+    ('layers.3.qkv.columns', 'h.3.attn.c_attn.weight', 'places.weight')
     """
     layer = re.fullmatch(r"h\.(\d+)\.(.+)\.(weight|bias)", key)
     if layer and layer[2] in OURS:
-        return f"layers.{layer[1]}.{OURS[layer[2]]}.{layer[3]}"
+        end = "columns" if layer[3] == "weight" and OURS[layer[2]] in GPT2Layer.matrices else layer[3]
+        return f"layers.{layer[1]}.{OURS[layer[2]]}.{end}"
     name, _, end = key.rpartition(".")
     return f"{OURS[name]}.{end}" if name in OURS else key
 
@@ -72,7 +73,7 @@ def theirs(key: str) -> str:
     """The way back."""
     first, *others = key.split(".")
     if first == "layers":
-        return f"h.{others[0]}.{PARTS[others[1]]}.{others[2]}"
+        return f"h.{others[0]}.{PARTS[others[1]]}.{others[2].replace('columns', 'weight')}"
     return ".".join((WHOLE[first], *others))
 
 

@@ -11,21 +11,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zellige.nn.attention import Beside, Cache, Past, attend, documents
-from zellige.nn.linear import Packs
+from zellige.nn.linear import Linear
 
 from .llama import Llama, LlamaNet
 
 
-class Product(Packs):
+class Product(Linear):
     """x W + b with W (inputs, outputs)."""
 
     def __init__(self, inputs: int, outputs: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(inputs, outputs) * inputs**-0.5)
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = inputs, outputs
+        self.columns = nn.Parameter(torch.randn(inputs, outputs) * inputs**-0.5)
         self.bias = nn.Parameter(torch.zeros(outputs))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.product(x, self.weight.T, self.bias)
+    @property
+    def weight(self) -> Tensor:  # pyright: ignore
+        return self.columns.T
 
 
 class GPT2Layer(nn.Module):

@@ -98,15 +98,15 @@ def defined_gpt2(net: GPT2, x: Tensor, seen: Tensor, position: Tensor) -> Tensor
         y = centred(h, layer.norm1)
         q, k, v = (
             (y @ weight + bias).unflatten(-1, (heads, -1))
-            for weight, bias in zip(layer.qkv.weight.chunk(3, -1), layer.qkv.bias.chunk(3))
+            for weight, bias in zip(layer.qkv.columns.chunk(3, -1), layer.qkv.bias.chunk(3))
         )
         weight = torch.einsum("bihw,bjhw->bhij", q, k) / q.shape[-1] ** 0.5
         weight = weight.masked_fill(~seen, -torch.inf).softmax(-1)
         values = torch.einsum("bhij,bjhw->bihw", weight, v).flatten(2)
-        h = h + values @ layer.out.weight + layer.out.bias
-        z = centred(h, layer.norm2) @ layer.up.weight + layer.up.bias
+        h = h + values @ layer.out.columns + layer.out.bias
+        z = centred(h, layer.norm2) @ layer.up.columns + layer.up.bias
         z = 0.5 * z * (1 + ((2 / torch.pi) ** 0.5 * (z + 0.044715 * z**3)).tanh())
-        h = h + z @ layer.down.weight + layer.down.bias
+        h = h + z @ layer.down.columns + layer.down.bias
     return centred(h, net.norm)
 
 
