@@ -585,6 +585,14 @@ def test_what_an_ended_process_left_goes_with_the_next_write(tmp_path):
     assert not (tmp_path / f".other.{ended.pid}.part").exists()
 
 
+@pytest.mark.parametrize("name", [".", ""])
+def test_a_folder_is_written_under_a_name_only(name, tmp_path, monkeypatch):
+    """Not in the place of the one that a shell is in."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^'\.' is not a name that a new folder can take; give one, e\.g\. 'model'$"):
+        files.write_folder(name, lambda folder: None)
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
 def test_who_may_read_a_checkpoint_is_the_umasks_to_say(umask, tmp_path):
     """The tensors were for their owner alone, whatever it said."""

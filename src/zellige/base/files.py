@@ -79,6 +79,8 @@ def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
     Raises InputError: the system does not let it be written, or the disk is full (then `is_full`).
     """
     path = Path(path)
+    if not path.name:
+        raise InputError(f"'{shown(path)}' is not a name that a new folder can take; give one, e.g. 'model'")
     try:
         with made(path.parent):
             _write_folder(path, write)
