@@ -11,7 +11,17 @@ from testing.small import Rows
 from zellige import Data
 from zellige.base.errors import InputError
 from zellige.data import prepare
+from zellige.plugins.students.requests import check_new
 from zellige.plugins.students.small import FitOptions, fit, held_out
+
+
+def test_a_new_folder_may_be_in_new_folders(tmp_path):
+    """Which are not left behind where it is only asked."""
+    check_new(tmp_path / "new" / "sub" / "x")
+    assert not [*tmp_path.iterdir()]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        check_new(tmp_path / "file" / "x")
 
 
 def test_nothing_is_judged_on_the_texts_of_the_training():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from zellige.base.errors import InputError
-from zellige.base.files import writable
+from zellige.base.files import made, writable
 from zellige.base.requests import Request, aside, data_of_json, declared, option
 from zellige.data import Data
 from zellige.training.requests import refuse_handed_over
@@ -206,4 +206,5 @@ def check_new(folder: str | Path | None) -> None:
         return
     if Path(folder).exists():
         raise InputError(f"'{folder}' is there; give the name of a new folder with `out`")
-    writable(Path(folder))
+    with made(Path(folder).parent):
+        writable(folder)
