@@ -246,6 +246,17 @@ def test_cached_equals_uncached(block, conv, time, dtype, tolerance):
         near(net(x[[row, 0]], two, cache=some)[0], alone[-block:], tolerance)
 
 
+def test_dilated_convolutions_read_no_more_of_a_cache_than_they_reach():
+    net, x, seen = DiT(Net(3, 8, 2, 40, kind="conv", conv=5), K, block=1).double(), tokens(2, 33), []
+    for p in net.parameters():
+        nn.init.normal_(p, std=0.4)
+    whole, (_, cache) = net.features(x), net.advance(None, x[:, :30])
+    for block in net.blocks:
+        block.dilated.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].shape[1]))
+    near(net.features(x[:, 30:], cache=cache), whole[:, 30:])
+    assert seen == [3 + 4 * 2**i for i in range(3)]
+
+
 @pytest.mark.parametrize(("conv", "time"), KINDS)
 def test_one_block_is_the_bidirectional_network(conv, time):
     """Value and gradient; the parameters have the same names, so one network's weights are the other's."""

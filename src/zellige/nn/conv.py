@@ -24,15 +24,18 @@ class Dilated(nn.Module):
 
     def __init__(self, hidden: int, kernel: int, dilation: int):
         super().__init__()
-        self.dilation = dilation
+        self.dilation, self.reach = (
+            dilation,
+            (kernel - 1) * dilation,
+        )  # from the first position that it reads to the last
         self.weight = nn.Parameter(torch.empty(kernel, hidden))
 
     def forward(self, x: Tensor, causal: bool = False, document: Tensor | None = None) -> Tensor:
         """causal: position i reads i - (kernel - 1) dilation .. i. document (B, L):
         positions read those of the same number."""
         (kernel, D), L = self.weight.shape, x.shape[1]
-        before = (kernel - 1 if causal else kernel // 2) * self.dilation
-        after = (kernel - 1) * self.dilation - before
+        before = self.reach if causal else kernel // 2 * self.dilation
+        after = self.reach - before
         weight = self.weight.to(x.dtype)
         if document is None:
             around = F.pad(x.mT, (before, after))
@@ -58,10 +61,12 @@ class ConvBlock(Block):
 
     def attention(self, x: Tensor, rotary, seen: Sight, past: Past | None, at=None):
         u, gate = self.qkv(x).chunk(2, -1)
-        u, nothing = u[:, None], u[:, None, :, :0]
+        u, nothing, n = u[:, None], u[:, None, :, :0], x.shape[1]
         if past is not None:
             u, nothing = past.followed(u, nothing)
-        y = self.dilated(u[:, 0], seen.block > 0, seen.document)[:, -x.shape[1] :] * F.silu(gate)
+        read = slice(-n - self.dilated.reach, None)  # of what is remembered
+        document = None if seen.document is None else seen.document[:, read]
+        y = self.dilated(u[:, 0, read], seen.block > 0, document)[:, -n:] * F.silu(gate)
         return self.out(y if at is None else at.of(y)), u, nothing
 
 
