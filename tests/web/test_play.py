@@ -195,6 +195,20 @@ def test_nats_of_tokens_that_were_drawn_again_are_not_shown(client):
     assert last["nats"] is None
 
 
+@pytest.mark.parametrize(("name", "steps", "drawn_from"), [
+    ("udlm", 1, False), ("gidd", 1, False), ("genmd4", 9, False), ("csm", 5, False), ("mdlm", 5, True), ("ar", None, True),
+])  # fmt: skip
+def test_nats_are_only_of_tokens_that_were_drawn_from_the_prediction(name, steps, drawn_from):
+    """Noise without masks draws each position in each step, where a token may stay; csm predicts no token."""
+    model = MODELS.get(name) or small(name=name)
+    trajectory = zellige.Sample(seed=1, steps=steps).trajectory(model)
+    recorder = drawn.Recorder(model)
+    frames = dataclasses.replace(trajectory, sampler=drawn.recorded(trajectory.sampler, recorder.predictions)).frames()
+    *_, last = recorder.steps(frames)
+    assert (last["nats"] is not None) == drawn_from
+    assert play.about(0, name, model)["draws_predictions"] == (drawn_from or name == "csm")
+
+
 def test_gaps_are_filled_and_the_rest_stays(client):
     steps = draw(client, text="the ____ is")
     assert re.fullmatch(r"the .{4,}? is.*", steps[-1]["text"], re.S)

@@ -1,8 +1,8 @@
-"""A sample as the page shows it: each step, and the distribution that each of its tokens was drawn from.
+"""A sample as the page shows it: each step, and the network's prediction of each token that it changed.
 
-A sampler draws from `Sampler.truncated(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the
-distributions on the page are the very ones that were drawn from, temperature and top-p included, at no further network
-evaluation.
+A sampler draws from `Sampler.truncated(method)`. `RecordingMethod` wraps that method and keeps its predictions,
+temperature and top-p included, at no further network evaluation. They are the distributions that were drawn from where
+`draws_predictions`.
 """
 
 import math
@@ -22,6 +22,7 @@ from zellige.plugins.kinds.molecules.smiles import atoms_of, is_molecule
 from zellige.plugins.report.trace import page_text
 from zellige.samplers import Sampler
 from zellige.samplers.growing import Growth
+from zellige.samplers.pairing import one_alpha
 from zellige.sampling.trajectory import Frame
 from zellige.show.kinds import of
 
@@ -62,6 +63,15 @@ class RecordingMethod:
     def of_length(self, length: int) -> "RecordingMethod":
         """The same for texts of `length` tokens."""
         return RecordingMethod(self.method.of_length(length), self.predictions)
+
+
+def draws_predictions(method: Any) -> bool:
+    """Return whether the tokens that change are drawn from the prediction: next tokens, and those of masks that share
+    one alpha.
+
+    Other noise draws from the kernel p(x_s | x_t), in which a token may also stay as it is.
+    """
+    return method.process is None or (method.process.hides and one_alpha(method.process))
 
 
 def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
@@ -105,8 +115,8 @@ class Recorder:
 
     Attributes:
         predictions: those of the current step, as `recorded` appends them.
-        cost: -log p of each sampled token, under the distribution that it was drawn from, in nats.
-        once: whether each was drawn once; else the sum is no probability of the text.
+        cost: -log p of each sampled token, under the prediction, in nats.
+        once: whether each was drawn once, from the prediction; else the sum is no probability of the text.
     """
 
     def __init__(self, model: Model):
@@ -114,7 +124,7 @@ class Recorder:
         self.predictions: Predictions = []
         self.texts = Texts(model)
         self.cost: dict[int, float] = {}
-        self.once = True
+        self.once = draws_predictions(model.method)
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
         """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and
@@ -154,7 +164,7 @@ class Recorder:
             yield step
 
     def _distributions(self, changed: list[int], memory: Any) -> dict[int, Tensor]:
-        """The distribution (K,) that each position was drawn from, the last one of the step.
+        """The prediction (K,) of each position, the last one of the step.
 
         Of a next token that of the position that is written; in a block the positions count from the beginning of the
         block.
@@ -185,7 +195,8 @@ class Recorder:
         return [i, token, text, round(probability, 4), round(bits, 2), rivals]
 
     def _last(self, frame: Frame, tokens: list[int]) -> dict[str, Any]:
-        """More entries of the last step: the tokens, the text, -log p of the tokens if each was drawn once."""
+        """More entries of the last step: the tokens, the text, -log p of the tokens if each was drawn once from a
+        prediction."""
         end = frame.ends[0]
         nats = sum(self.cost.values())
         text = page_text(self.kind.text(tokens[:end]))
@@ -201,7 +212,7 @@ class Recorder:
             "tokens": tokens,
             "end": end,
             "text": text,
-            "nats": round(nats, 3) if self.once and math.isfinite(nats) else None,
+            "nats": round(nats, 3) if self.cost and self.once and math.isfinite(nats) else None,
             "drawn": len(self.cost),
         }
 

@@ -36,7 +36,7 @@ from zellige.show.kinds import of
 from zellige.show.numbers import parameters
 
 from .body import Body, DecodingBody
-from .drawn import Recorder, recorded
+from .drawn import Recorder, draws_predictions, recorded
 from .examples import EXAMPLES
 from .export import Recorded, exported, formats
 from .guard import Guard, Limits
@@ -145,7 +145,8 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
         "classes": class_names(model), "labels": labels, "symmetric": is_symmetric(model),
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size,
         "steps": usual_steps(model.method),
-        "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
+        "approximate": approximate(model), "draws_predictions": draws_predictions(model.method),
+        "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
         "formats": formats(kind),
     }  # fmt: skip
 

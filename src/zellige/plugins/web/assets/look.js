@@ -1,4 +1,4 @@
-// What the marks on a sample mean, and the distribution that a token was sampled from, at the frame that is shown.
+// What the marks on a sample mean, and the prediction of a token, at the frame that is shown.
 
 const shown = piece => piece === null ? "·" : piece === "" ? "(part of a letter)" : piece === " " ? "␣" : piece.replaceAll("\n", "↵");
 
@@ -38,5 +38,6 @@ export function showDistribution(out, pane, i) {
   });
   const head = make("p", {textContent: `Position ${i + 1}, written in step ${pane.data.steps[k]}: entropy ${bits.toFixed(2)} bits`});
   head.title = "entropy: how unsure the network was, in bits; 0 is certain, 1 is a coin toss";
-  out.replaceChildren(head, ...rows);
+  const noise = "This is the network's prediction. The step draws from its product with the noise, in which a token may also stay as it is.";
+  out.replaceChildren(head, ...pane.model.draws_predictions ? [] : [make("p", {textContent: noise})], ...rows);
 }
