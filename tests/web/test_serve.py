@@ -67,6 +67,8 @@ def test_a_completion_is_what_sample_draws(client, model):
     assert body["usage"] == {"prompt_tokens": 8, "completion_tokens": 16, "total_tokens": 24}
     assert [choice["finish_reason"] for choice in body["choices"]] == ["length"] * 2
     assert texts(ask(client, echo=True)) == drawn[:1]
+    drawn = zellige.sample(model, count=4, prompt=["the ", "a fo"], length=12, seed=3, steps=6)
+    assert texts(ask(client, prompt=["the ", "a fo"], n=2, echo=True)) == drawn
 
 
 def test_a_suffix_is_kept_and_the_gap_filled_as_infill_does(client, model):
@@ -357,6 +359,11 @@ def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
         ({"steps": 51}, 400, "51 steps; at most 50 are allowed here"),
         ({"n": 17}, 400, "at most 16"),
         ({"prompt": []}, 400, "empty list"),
+        (
+            {"prompt": ["a", "the ", "is"]},
+            400,
+            "the prompts have 1 to 4 tokens; ask apart for those of different lengths",
+        ),
         ({"prompt": "a" * 6_000}, 413, "send less"),
         ({"class": "cat"}, 400, "trained without classes"),
         ({"options": {"caches": "dual"}}, 400, "did you mean 'cache'?"),
