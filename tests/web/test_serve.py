@@ -175,6 +175,10 @@ def test_all_texts_of_a_request_count_and_a_batch_has_a_limit(model):
         answer = ask(client, n=4)  # 12 tokens each
         assert answer.status_code == 400
         assert answer.json()["error"]["message"] == "48 tokens in all texts together; at most 40 are allowed here"
+    with TestClient(application(model, "tiny", Limits(batch=2)), base_url=HERE) as client:
+        assert len(texts(ask(client, n=2))) == 2
+        answer = ask(client, n=3)
+        assert answer.json()["error"]["message"] == "3 texts (`prompt` times `n`); at most 2 are allowed here"
     sizes: list[int] = []
 
     def start(jobs):

@@ -45,7 +45,9 @@ class Serve(Listening):
     token: str | None = option(
         "secret token that each request must send (default: the environment's ZELLIGE_TOKEN, else none)", default=None
     )
-    batch: int = option("texts sampled at once, over all requests", default=16, minimum=1, maximum=10_000)
+    batch: int = option(
+        "maximum number of texts in a request, and in a network evaluation", default=16, minimum=1, maximum=10_000
+    )
 
     def limits(self) -> "Limits":
         from .guard import Limits

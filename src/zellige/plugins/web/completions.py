@@ -218,7 +218,7 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     prompts, suffix_text = request.texts(model, limits)
     if not prompts:
         raise InputError("`prompt` is an empty list; give a text, or several")
-    limits.check("rows", len(prompts) * n, "texts (`prompt` times `n`)")
+    limits.check("batch", len(prompts) * n, "texts (`prompt` times `n`)")
     for text in (*prompts, suffix_text, *stop):
         limits.check("text", len(text), "characters in a text")
     if not all(stop) or len(stop) > 4:

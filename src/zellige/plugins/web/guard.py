@@ -35,18 +35,16 @@ class Limits:
         body: bytes of a request.
         text: characters of a prompt, a suffix, a text with masked spans.
         steps: of a sampler.
-        rows: texts in one request.
         tokens: of all texts of a request together.
         seconds: from its arrival to its end, waiting included.
         waiting: requests that wait for a model; the next one is refused for now.
-        batch: texts of requests that agree, drawn at once.
+        batch: texts drawn at once: of one request, or of several that agree.
         lanes: groups of requests that take their steps in turn.
     """
 
     body: int = 1 << 20
     text: int = 100_000
     steps: int = 2_000
-    rows: int = 16
     tokens: int = 65_536
     seconds: float = 120.0
     waiting: int = 256
