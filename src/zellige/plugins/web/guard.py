@@ -154,7 +154,6 @@ def answer_forever(app: ASGIApp, listening: socket.socket) -> None:
 DRAIN = 256 << 20  # bytes of a body that is refused are still taken in, and forgotten, so that the answer is read
 SLOW_BODY = 30.0  # seconds in which a body has to arrive
 OPEN = "/health"  # is asked without a token: it says that the server answers, and nothing else
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -218,8 +217,9 @@ class Guard:
 
     def _wrong(self, headers: dict[str, str], path: str) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
-        if self.local and _name(f"//{host}") not in LOOPBACK:
-            return 403, "wrong_host", "this is for 127.0.0.1 alone; use that address, or start it for others (`host`)"
+        if self.local and not loopback(_name(f"//{host}") or ""):
+            why = "this is for this machine alone; use the address that was printed, or start it for others (`host`)"
+            return 403, "wrong_host", why
         origin = headers.get("origin")
         if origin is not None and origin.partition("//")[2] != host:
             return 403, "wrong_origin", "another page asks; only this one may"
