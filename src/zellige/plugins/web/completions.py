@@ -183,7 +183,7 @@ class Plan:
 
     Attributes:
         rows: where there is a suffix, the tokens of each text, -1 where one is sampled.
-        length: tokens of each text; grows: the sampler writes from left to right.
+        n: texts of each prompt; length: tokens of each text; grows: the sampler writes from left to right.
         settles: a token stays once it is sampled, so that a beginning is certain before the last step.
     """
 
@@ -195,6 +195,7 @@ class Plan:
     seed: int
     stop: list[str]
     classes: str | int | None
+    n: int
     length: int
     grows: bool
     settles: bool
@@ -257,9 +258,8 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     of_choices = [prompts[i // n] for i in range(len(choices))]
     template = chat.template_of(tokenizer).plain or "own" if talk else None
     stop = [*stop, *(chat.ends_of(tokenizer) if talk else ())]
-    return Plan(
-        model, decoding, choices, of_choices, rows, seed, stop, request.class_, length, sampler.grows, settles, template
-    )
+    fields = {"n": n, "length": length, "grows": sampler.grows, "settles": settles, "template": template}
+    return Plan(model, decoding, choices, of_choices, rows, seed, stop, request.class_, **fields)
 
 
 def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
@@ -376,7 +376,7 @@ def parts(request: Asked, head: dict[str, Any], plan: Plan, step: Step) -> Itera
 
 def usage(plan: Plan, step: Step) -> dict[str, int]:
     """The token counts of OpenAI's answer."""
-    prompt_tokens = sum(len(choice.prompt) + len(choice.suffix) for choice in plan.choices)
+    prompt_tokens = sum(len(choice.prompt) + len(choice.suffix) for choice in plan.choices[:: plan.n])
     new = sum(progress.tokens for progress in step.texts)
     return {"prompt_tokens": prompt_tokens, "completion_tokens": new, "total_tokens": prompt_tokens + new}
 
