@@ -20,6 +20,8 @@ Limits = pytest.importorskip("zellige.plugins.web.guard").Limits
 listening_at = pytest.importorskip("zellige.plugins.web.guard")
 worker = pytest.importorskip("zellige.plugins.web.worker")
 application = pytest.importorskip("zellige.plugins.web.serve").application
+completions = pytest.importorskip("zellige.plugins.web.completions")
+Meter = pytest.importorskip("zellige.plugins.web.meter").Meter
 
 HERE = "http://127.0.0.1"
 JSON = {"content-type": "application/json"}
@@ -168,6 +170,31 @@ def test_health_metrics_and_a_line_for_each_request(model):
     lines = [line.split("  ")[1:4] for line in log]
     assert lines[:2] == [["testclient", "GET /health", "200"], ["testclient", "GET /metrics", "401"]]
     assert [status for _, what, status in lines if what == "POST /v1/completions"] == ["200", "400", "200"]
+
+
+@pytest.mark.parametrize(("name", "config"), [("mdlm", {}), ("ar", {}), ("bd3lm", {"block": 4})])
+def test_of_a_stream_that_is_left_the_tokens_that_were_sampled_are_counted(name, config):
+    model, meter = small(name=name, **config), Meter()
+
+    async def left():
+        completion = completions.plan(
+            completions.Completion(prompt="the ", max_tokens=9, n=2, seed=3, steps=12), model, Limits()
+        )
+        works = worker.Worker("test", Limits(lanes=1))
+        try:
+            steps = meter.counted(works.ask(completion.job()).steps())
+            async for step in steps:
+                if step.step and step.texts[0].tokens:
+                    await steps.aclose()
+                    return step
+        finally:
+            works.close()
+        raise AssertionError
+
+    step = asyncio.run(left())
+    sampled = [len(text.frame.replace("·", "")) - len("the ") for text in step.texts]
+    assert meter.tokens == sum(sampled) < 2 * 9
+    assert sampled == [text.tokens for text in step.texts]
 
 
 def test_all_texts_of_a_request_count_and_a_batch_has_a_limit(model):

@@ -279,7 +279,7 @@ def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
 @dataclass(frozen=True)
 class Progress:
     """A text after one step: what is certain of it, the whole of it, why it ended,
-    network evaluations and sampled tokens."""
+    network evaluations and tokens that are sampled so far."""
 
     text: str
     frame: str
@@ -317,7 +317,7 @@ def _see(job: Job, frame: Frame) -> Step:
         text = added(tokenizer, tokens[:begin], tokens[begin:certain])
         text = text.removeprefix(" ") if choice.joined else text
         choice.frame = tokenizer.decode(tokens[: min(len(tokens), ends[row])])
-        choice.calls, choice.tokens = calls[row], end - begin
+        choice.calls, choice.tokens = calls[row], blank.count(False)
         choice.reason = "stop" if ends[row] < choice.end and not choice.suffix else "length"
         cuts = [at for at in (text.find(stop) for stop in plan.stop) if at >= 0]
         if cuts:
