@@ -197,6 +197,16 @@ def test_of_a_stream_that_is_left_the_tokens_that_were_sampled_are_counted(name,
     assert sampled == [text.tokens for text in step.texts]
 
 
+def test_a_path_in_the_log_is_one_short_line(model):
+    log: list[str] = []
+    with TestClient(application(model, "tiny", log=log.append), base_url=HERE) as client:
+        client.get("/a%0A2026-01-01%20FORGED%1b[31m%E2%80%A8" + "b" * 999)
+    (line,) = log
+    assert line.isprintable()
+    assert "GET /a\\n2026-01-01 FORGED\\x1b[31m\\u2028bbb" in line
+    assert len(line) < 300
+
+
 def test_all_texts_of_a_request_count_and_a_batch_has_a_limit(model):
     """Tokens of all n texts; and of requests that agree no more texts are sampled at once than `batch`."""
     with TestClient(application(model, "tiny", Limits(tokens=40)), base_url=HERE) as client:

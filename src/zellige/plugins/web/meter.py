@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zellige.show.numbers import duration
+from zellige.show.numbers import duration, escape
 
 from .completions import Step
 
 CLOSED = 499  # the status of a request whose client hung up before the answer
+LONGEST = 200  # characters of a path in the log
 
 
 class Meter:
@@ -39,7 +40,8 @@ class Meter:
         self.seconds += seconds
         if self.log is not None:
             now, client = time.strftime("%Y-%m-%d %H:%M:%S"), (scope.get("client") or ("-",))[0]
-            self.log(f"{now}  {client}  {scope['method']} {scope['path']}  {status}  {duration(seconds)}")
+            path = escape(scope["path"])[:LONGEST]  # a line end in it would begin a line of its own
+            self.log(f"{now}  {client}  {scope['method']} {path}  {status}  {duration(seconds)}")
 
     def text(self, waiting: int, running: int) -> str:
         """The numbers, and how many requests wait and run now."""
