@@ -493,6 +493,19 @@ def test_wrong_options_end_with_2(words, capsys):
     assert words[0] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("token", ["", "schlüssel", "two words", "line\n", "\x1b"])
+def test_a_token_that_no_request_can_send_is_refused(token, monkeypatch, capsys):
+    """From the environment too; and of a right one nothing is said."""
+    wrong = "--token (or ZELLIGE_TOKEN) is empty or not printable ASCII without blanks; correct it"
+    assert cli.main(["serve", "./no-run", "--token", token]) == 2
+    assert wrong in capsys.readouterr().err
+    monkeypatch.setenv("ZELLIGE_TOKEN", token)
+    assert cli.main(["serve", "./no-run"]) == 2
+    assert wrong in capsys.readouterr().err
+    assert cli.main(["serve", "./no-run", "--token", "a-Z_9~!"]) == 2
+    assert "./no-run" in capsys.readouterr().err
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["serve", "runs/demo"]) == 2

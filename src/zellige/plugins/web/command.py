@@ -3,6 +3,7 @@ a page where models write."""
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -61,6 +62,9 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Serve, words, "serve", terminal, about="Serve a text model by an OpenAI-compatible interface."
     )
     need_web("serve")
+    token = os.environ.get("ZELLIGE_TOKEN") if arguments.token is None else arguments.token
+    if token is not None and not re.fullmatch("[!-~]+", token):
+        raise InputError("`token` (or ZELLIGE_TOKEN) is empty or not printable ASCII without blanks; correct it")
     model = load(terminal, arguments.run, "serve", arguments)
     from zellige.data import chat
 
@@ -68,7 +72,7 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
     if note := chat.note(model.tokenizer):
         terminal.note(note)
-    name, token = arguments.name or arguments.run, arguments.token or os.environ.get("ZELLIGE_TOKEN") or None
+    name = arguments.name or arguments.run
     app = application(model, name, arguments.limits(), arguments.host, token, terminal.say)
     model_line = f"model {name}{', with a token' if token else ''}"
     answer_requests(app, arguments, terminal, lambda address: f"{address}/v1   {model_line}", token)
