@@ -19,7 +19,7 @@ from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.plugins.evaluations.generate import sample_sets
-from zellige.plugins.evaluations.generate.command import GenerateOptions, samples_name
+from zellige.plugins.evaluations.generate.command import READ, GenerateOptions, _suffix, samples_name
 from zellige.plugins.evaluations.generate.degenerate import fooled_metrics
 from zellige.plugins.evaluations.generate.judge import Judge
 from zellige.plugins.evaluations.generate.request import EvaluateSamples
@@ -130,16 +130,27 @@ def test_samplers_with_options_of_their_own():
             _ = [sample_sets.with_sampler(m, way) for way in sample_sets.calls(m, base, (2,), (name,))]
 
 
-def test_another_precision_and_block_have_files_of_their_own():
-    """Samples of a rounded network, or in other blocks, do not replace those of the model as it is."""
-    names = {
-        samples_name(EvaluateSamples(count=7), GenerateOptions(run="r", **choice))
-        for choice in ({}, {"precision": "bfloat16"}, {"precision": "int8"}, {"block": 3})
-    }
-    assert len(names) == 4
-    assert samples_name(EvaluateSamples(count=7), GenerateOptions(run="r", precision="int8", out="here")) == (
-        "generate.jsonl"
-    )
+def test_other_samples_have_files_of_their_own():
+    """Samples of a rounded network, in other blocks, or of other data do not replace those of the model as it is."""
+    plain = EvaluateSamples(count=7)
+    choices = ({}, {"precision": "bfloat16"}, {"precision": "int8"}, {"block": 3})
+    names = {samples_name(plain, GenerateOptions(run="r", **choice)) for choice in choices}
+    for data in (Data("pydocs"), Data("text", path="t.txt"), Data("text", path="u.txt")):
+        names.add(samples_name(replace(plain, data=data), GenerateOptions(run="r")))
+    assert len(names) == 7
+    files = {_suffix(EvaluateSamples(samples=file), GenerateOptions(run="r"), READ) for file in ("a/x.txt", "b/x.txt")}
+    assert len(files) == 2
+    assert samples_name(plain, GenerateOptions(run="r", precision="int8", out="here")) == "generate.jsonl"
+
+
+def test_judges_of_one_name_in_two_folders_have_results_of_their_own(here, command):
+    (here / "some.txt").write_text("".join(f"{TEXT[i : i + L]}\n" for i in range(0, 20, 4)))
+    for folder in ("one", "two"):
+        (here / folder).mkdir()
+        (here / folder / "ar").symlink_to(here / "ar")
+        words = f"--samples some.txt --judge {folder}/ar --reference none --out judged --quiet"
+        assert command(f"evaluate --generate {words}")[0] == 0
+    assert {f.name for f in (here / "judged").iterdir()} == {"generate-one-ar.json", "generate-two-ar.json"}
 
 
 def test_samples_are_kept_and_judged_again(command, here):

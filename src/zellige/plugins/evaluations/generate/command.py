@@ -100,8 +100,10 @@ def _suffix(request: EvaluateSamples, chosen: GenerateOptions, names: tuple[str,
         values["precision"] = chosen.precision
     if "distances" in values:
         values["no_distances"] = not values.pop("distances")
-    if "samples" in values:
-        values["samples"] = Path(values["samples"]).stem
+    if request.data is not None:
+        from zellige.models.model import fingerprint
+
+        values["data"] = (request.data.name, fingerprint(asdict(request.data))[:8])
     return file_suffix(**values)
 
 
@@ -127,7 +129,8 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     from .printing import describe_samples, of_cheats, tables
 
     request: Any = record.request
-    stem = f"{NAME}-{record.judge}{_suffix(request, chosen, DRAWN + READ)}"
+    judge = file_suffix(judge=request.judge).removeprefix("-judge") if record.of_texts else f"-{record.judge}"
+    stem = f"{NAME}{judge}{_suffix(request, chosen, DRAWN + READ)}"
     make(folder)
     files = [folder / f"{stem}.json"]
     write_file(files[0], as_file(record.to_dict()))
