@@ -3,6 +3,7 @@
 import itertools
 import math
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,20 @@ def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):
         for t in texts
     ]
     assert longest(texts, training).tolist() == runs
+
+
+def test_a_copied_text_takes_no_more_memory():
+    """Linear in the tokens: of 20 texts of 500 tokens, where one stands in the training set as a whole."""
+    g = np.random.default_rng(5)
+    texts, training = g.integers(0, 90, (20, 500)), g.integers(0, 90, (7, 500))
+    training[3] = texts[11]
+    tracemalloc.start()
+    runs = longest(texts.tolist(), training)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert runs[11] == 500
+    assert max(*runs[:11], *runs[12:]) < 6
+    assert peak < 5e6
 
 
 # ------------------------------------------------------------------------------------------------------- matched entropy

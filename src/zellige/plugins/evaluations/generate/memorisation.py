@@ -1,10 +1,10 @@
 """Memorisation: the length of the longest run of each text that stands, token by token, in the training set.
 
-The training set is read once, a chunk of rows at a time, and only the texts are held: for each length k the 64-bit
-hashes of their windows of k tokens. In a chunk, the windows whose first k - 1 tokens stand in a text are looked up for
-k, until none is left; so a chunk costs about as many look-ups a token as a common run has tokens. A hash is a
-polynomial in random 64-bit numbers, one for each token: two different windows share one with probability 2^-64, some
-1e-6 in all for 1e5 windows and 1e8 tokens.
+The training set is read once, a chunk of rows at a time, and only the texts are held. A window is looked up by its
+64-bit hash, sum_i code(token i) B^i, with a random code for each token; of any window it is a difference of two sums.
+Two different windows share one with probability 2^-64, some 1e-6 in all for 1e5 windows and 1e8 tokens. In a chunk, the
+windows of 2, 4, 8 ... tokens that stand in no text are left out, and then each text looks for one token more than it
+has found before; where it finds them, for its longest run, by bisection.
 
 The interval of the mean over texts is Student's t over the texts; the training set is fixed.
 """
@@ -17,7 +17,7 @@ from zellige.base.requests import Progress
 from zellige.data.rows import Rows
 
 CHUNK = 2**20  # tokens of the training set at once
-BASE = np.uint64(0x9E3779B97F4A7C15)  # odd
+BASE = 0x9E3779B97F4A7C15  # odd
 
 
 def longest(rows: Sequence[Sequence[int]], training: Rows | np.ndarray, progress: Progress | None = None) -> np.ndarray:
@@ -29,14 +29,14 @@ def longest(rows: Sequence[Sequence[int]], training: Rows | np.ndarray, progress
     >>> longest([[7, 1, 2, 3, 9], [8]], np.array([[0, 1, 2, 3], [4, 5, 6, 7]])).tolist()
     [3, 0]
     """
-    texts = _Windows(rows)
+    texts = _Texts(rows)
     total, count = len(training) if isinstance(training, np.ndarray) else training.texts, 0
     for chunk in _chunks(training):
         texts.mark(chunk)
         count += len(chunk)
         if progress:
             progress(count, total)
-    return texts.longest()
+    return texts.longest
 
 
 def _chunks(training: Rows | np.ndarray) -> Iterator[np.ndarray]:
@@ -51,56 +51,67 @@ def _chunks(training: Rows | np.ndarray) -> Iterator[np.ndarray]:
 
 
 class _Windows:
-    """The windows of texts, by their length k: sorted 64-bit hashes, and which of them stand in the training set."""
+    """The windows of sequences that lie one after another.
+
+    Args:
+        codes: (N,) uint64, of the tokens.
+        room: (N,) tokens from each one to the end of its sequence.
+    """
+
+    def __init__(self, codes: np.ndarray, room: np.ndarray):
+        powers, self.inverse = (np.cumprod(np.full(len(codes), b, np.uint64)) for b in (BASE, pow(BASE, -1, 2**64)))
+        self.sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * powers)])
+        self.room = room
+
+    def of(self, k: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of these positions that begin a window of k tokens, and its hashes."""
+        at = at[self.room[at] >= k]
+        return at, (self.sums[at + k] - self.sums[at]) * self.inverse[at]
+
+
+class _Texts:
+    """Texts, and the length of the longest run of each (N,) that was found so far."""
 
     def __init__(self, rows: Sequence[Sequence[int]]):
-        self.row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        self.tokens = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.zeros(0, int)
-        self.count = len(rows)
-        self.codes = np.random.default_rng(0).integers(
-            0, 2**64, int(self.tokens.max(initial=0)) + 1, dtype=np.uint64, endpoint=False
-        )
-        self.starts, self.hashes = np.arange(len(self.tokens)), np.zeros(len(self.tokens), np.uint64)
-        self.levels: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # of each k: hashes, their windows, seen
-
-    def level(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The sorted hashes of the windows of k tokens, and whether each was seen."""
-        while len(self.levels) < k:
-            step = len(self.levels)
-            inside = self.starts + step < len(self.tokens)
-            inside[inside] = self.row[self.starts[inside] + step] == self.row[self.starts[inside]]
-            self.starts, self.hashes = self.starts[inside], self.hashes[inside]
-            self.hashes = self.hashes * BASE + self.codes[self.tokens[self.starts + step]]
-            order = np.argsort(self.hashes)
-            self.levels.append((self.hashes[order], self.row[self.starts[order]], np.zeros(len(order), bool)))
-        hashes, _, hits = self.levels[k - 1]
-        return hashes, hits
+        lengths = [len(row) for row in rows]
+        tokens = np.concatenate([np.zeros(0, np.int64), *(np.asarray(row, np.int64) for row in rows)])
+        self.row, self.longest = np.repeat(np.arange(len(rows)), lengths), np.zeros(len(rows), int)
+        self.codes = np.random.default_rng(0).integers(0, 2**64, int(tokens.max(initial=0)) + 1, dtype=np.uint64)
+        self.windows = _Windows(self.codes[tokens], np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens)))
+        self.all: dict[int, np.ndarray] = {}  # the sorted hashes of the windows of 2, 4, 8 ... tokens
 
     def mark(self, chunk: np.ndarray) -> None:
-        """Look up every window of these rows (m, L)."""
-        in_alphabet = (chunk >= 0) & (chunk < len(self.codes))  # a token that no text has ends a run
-        tokens, L = chunk.reshape(-1), chunk.shape[1]
-        at = np.flatnonzero(in_alphabet)
-        hashes, k, in_alphabet = np.zeros(len(at), np.uint64), 0, in_alphabet.reshape(-1)
-        while len(at):
-            ends = at + k
-            inside = at % L + k < L
-            inside[inside] = in_alphabet[ends[inside]]
-            at, hashes = at[inside], hashes[inside]
-            hashes = hashes * BASE + self.codes[tokens[at + k]]
-            k += 1
-            sought, hits = self.level(k)
-            if not len(sought):
-                return
-            low = np.searchsorted(sought, hashes)
-            hit = sought[low.clip(max=len(sought) - 1)] == hashes
-            hits[low[hit]] = True  # the first of equal ones; `longest` spreads it
-            at, hashes = at[hit], hashes[hit]
+        """Look for runs in these rows (m, L)."""
+        known, L = (chunk >= 0) & (chunk < len(self.codes)), chunk.shape[1]  # a token that no text has ends a run
+        ends = np.minimum.accumulate(np.where(known, L, np.arange(L))[:, ::-1], 1)[:, ::-1]
+        windows = _Windows(self.codes[np.where(known, chunk, 0)].ravel(), (ends - np.arange(L)).ravel())
+        at = [np.flatnonzero(windows.room)]  # [j]: where windows of 2^j tokens begin that a text may have
+        while len(at[-1]):
+            k = 2 ** len(at)
+            if k not in self.all:
+                self.all[k] = np.sort(self.windows.of(k, np.arange(len(self.row)))[1])
+            places, hashes = windows.of(k, at[-1])
+            at.append(places[_among(hashes, self.all[k])])
+        for low in np.unique(self.longest).tolist():
+            self._settle(self.longest == low, low, 2 ** (len(at) - 1) - 1, low + 1, windows, at)
 
-    def longest(self) -> np.ndarray:
-        """(N,) the longest window of each row that was seen."""
-        out = np.zeros(self.count, int)
-        for k, (hashes, row, hits) in enumerate(self.levels, 1):
-            first = np.searchsorted(hashes, hashes)
-            out[row[hits[first]]] = k
-        return out
+    def _settle(
+        self, texts: np.ndarray, low: int, high: int, k: int, windows: _Windows, at: Sequence[np.ndarray]
+    ) -> None:
+        """Set the longest run of these texts (N,) bool, which has `low` to `high` tokens; k is tried first."""
+        if low >= high or not texts.any():
+            self.longest[texts] = low
+            return
+        sought = np.sort(windows.of(k, at[k.bit_length() - 1])[1])
+        places, hashes = self.windows.of(k, np.flatnonzero(texts[self.row]))
+        hit = np.zeros_like(texts)
+        hit[self.row[places[_among(hashes, sought)]]] = True
+        for part, least, most in ((hit, k, high), (texts & ~hit, low, k - 1)):
+            self._settle(part, least, most, (least + most + 1) // 2, windows, at)
+
+
+def _among(values: np.ndarray, pool: np.ndarray) -> np.ndarray:
+    """Whether each value is in the sorted pool."""
+    if not len(pool):
+        return np.zeros(len(values), bool)
+    return pool[np.searchsorted(pool, values).clip(max=len(pool) - 1)] == values
