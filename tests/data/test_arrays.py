@@ -259,11 +259,27 @@ def test_lakh_pianorolls_in_the_layout_of_their_authors(tmp_path):
         prepare(Data("lakh-pianoroll", path=str(tmp_path / "test.npy")))
 
 
+@pytest.mark.parametrize(("steps", "rows_of", "lost"), [(5, 8, 3 + 1), (16, 2, 11 + 9), (20, 2, 7 + 1)])
+def test_short_rows_of_chorales_have_no_gaps(steps, rows_of, lost, tmp_path):
+    """Of 43 sixteenths to train and 41 to test: training rows hop a bar, or less where they are shorter."""
+    path, piece = tmp_path / "a.json", [[40 + i, 41 + i, 42 + i, -1] for i in range(43)]
+    path.write_text(json.dumps({"train": [piece], "valid": [piece[:steps]], "test": [piece[:41]]}))
+    corpus = prepare(Data("jsb-chorales", path=str(path), size=steps))
+    assert len(corpus.train) == rows_of
+    assert corpus.about["left_out"] == [f"{lost} of {84 + steps} sixteenths, the ends of pieces, which fill no row"]
+
+
 def test_what_is_no_chorale(tmp_path):
     path = tmp_path / "a.json"
-    for wrong in ("[]", "{}", "null", '{"train": [[1, 2]], "valid": [], "test": []}'):
+    of = lambda *pieces: json.dumps({"train": pieces, "valid": [], "test": []})  # noqa: E731
+    pitches = [of([[60, 55, pitch, 48]] * 128) for pitch in (128, 300, -2, 60.7, 10**30, "60")]
+    for wrong in ("[]", "{}", "null", of([1, 2]), *pitches):
         path.write_text(wrong)
         with pytest.raises(InputError, match="does not hold four-voice chorales"):
+            prepare(Data("jsb-chorales", path=str(path)))
+    for wrong in (of(), of([]), of([[-1] * 4] * 128)):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match=r"a\.json' holds no note; give Jsb16thSeparated\.json$"):
             prepare(Data("jsb-chorales", path=str(path)))
     for wrong, said in (("no", "is not JSON"), ("[" * 100_000, "is nested too deep")):
         path.write_text(wrong)

@@ -24,45 +24,39 @@ def chorales(data: "Data", context: Context) -> Raw:
     """Bach's chorales as four pitches a sixteenth, cut into rows of `data.size` sixteenths.
 
     Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are
-    ordered. Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is
-    left out.
+    ordered. Training rows that are longer than a bar begin at every bar of a piece and overlap, the others follow each
+    other; what fills no row is left out.
     """
     steps = whole_size(data) or STEPS
     files, about = locate_files(data, context)
     path = next(iter(files.values()))
     try:
         entries = parse(unpack.read_bytes(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
-        pieces = {
-            split: [np.array(p, np.int64).reshape(-1, 4) for p in entries[split]]
-            for split in ("train", "valid", "test")
-        }
+        pieces = {split: [_piece(p) for p in entries[split]] for split in ("train", "valid", "test")}
     except InputError:
         raise
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(
             f"'{path}' does not hold four-voice chorales ({problem}); give Jsb16thSeparated.json"
         ) from None
+    pitches = np.unique(np.concatenate([np.zeros(0, int), *(p.ravel() for group in pieces.values() for p in group)]))
+    if pitches.max(initial=SILENT) == SILENT:
+        raise InputError(f"'{path}' holds no note; give Jsb16thSeparated.json")
     longest = max(len(p) for group in pieces.values() for p in group)
     if not 1 <= steps <= longest:
         raise InputError(f"`data.size` is {steps}; it is the steps of a row, give 1 to {longest}")
-    pitches = np.unique(np.concatenate([p.ravel() for group in pieces.values() for p in group]))
     low, high = int(pitches[pitches != SILENT].min()), int(pitches.max())
+    hops = {split: min(HOP, steps) if split == "train" else steps for split in pieces}
     splits = {
         {"valid": "validation"}.get(split, split): np.stack(
-            [
-                level(p[start : start + steps], low)
-                for p in group
-                for start in range(0, len(p) - steps + 1, HOP if split == "train" else steps)
-            ]
+            [level(p[start : start + steps], low) for p in group for start in range(0, len(p) - steps + 1, hops[split])]
         )
         for split, group in pieces.items()
         if any(len(p) >= steps for p in group)
     }
-    protocol = (
-        f"rows of {steps} sixteenths, in training one from each bar, else end to end; silence is the lowest level"
-    )
-    about |= {"protocol": protocol}
-    ends = sum(_tail(len(p), steps, HOP if split == "train" else steps) for split in pieces for p in pieces[split])
+    bars = ", in training one from each bar, else end to end" if steps > HOP else ", end to end"
+    about["protocol"] = f"rows of {steps} sixteenths{bars}; silence is the lowest level"
+    ends = sum(_tail(len(p), steps, hops[split]) for split in pieces for p in pieces[split])
     if ends:
         total = sum(len(p) for group in pieces.values() for p in group)
         about["left_out"] = [f"{ends:,} of {total:,} sixteenths, the ends of pieces, which fill no row"]
@@ -109,6 +103,14 @@ def _pitches(key: Path) -> list[int]:
     if sorted(pitches) != [*range(NOTES)]:
         raise InputError(f"'{key}' is no order of the pitches 0 to {NOTES - 1}; remove it, or give the published one")
     return [SILENT if pitch == NOTES - 1 else pitch for pitch in pitches]
+
+
+def _piece(pitches: list) -> np.ndarray:
+    """A piece (steps, 4). ValueError for what is no pitch."""
+    piece = np.array(pitches).reshape(-1, 4)
+    if piece.size and (piece.dtype.kind != "i" or piece.min() < SILENT or piece.max() > 127):
+        raise ValueError(f"a pitch is a whole number up to 127, {SILENT} is silence")
+    return piece.astype(int)
 
 
 def _tail(length: int, steps: int, hop: int) -> int:
