@@ -12,7 +12,7 @@ from zellige import cli
 from zellige.base.errors import Diverged, InputError
 from zellige.cli.train import choose
 from zellige.plugins.studies.sweep import command as sweep
-from zellige.plugins.studies.sweep.search import SEARCHES, Axis, grid_points, tpe_points
+from zellige.plugins.studies.sweep.search import SEARCHES, Axis, Chance, grid_points, tpe_points
 from zellige.show.numbers import counted
 from zellige.show.terminal import Terminal
 from zellige.training.requests import Training
@@ -78,6 +78,25 @@ def test_tpe_comes_to_where_values_were_good():
         abs(float(rate) - 0.01) for (rate,) in asked(tpe_points(axes, 0), 40, lambda point: abs(float(point[0]) - 0.01))
     ]
     assert sorted(near[20:])[10] < sorted(near[:10])[5]
+
+
+def test_a_range_gives_values_within_it():
+    """Three digits of a value may be outside: then it has more."""
+    narrow, wide = Axis.of("--lr", "1.0051e-3..1.0059e-3"), Axis.of("--lr", "1e-4..1e-2")
+    assert narrow
+    assert wide
+    chance = Chance(0)
+    values = [narrow.suggested(chance) for _ in range(30)]
+    assert all(1.0051e-3 <= float(value) <= 1.0059e-3 for value in values)
+    assert len({*values}) > 3
+    assert all(len(wide.suggested(chance)) <= 8 for _ in range(30))
+
+
+def test_the_commas_of_a_mixture_separate_no_values():
+    mix, other = ["--data.mix", "web/=0.7,books.jsonl=0.3"], ["--mix=a=1,b=2"]
+    axes, rest = sweep._axes([*mix, "--lr", "1e-3,2e-3", *other])
+    assert axes == [Axis.of("--lr", "1e-3,2e-3")]
+    assert rest == [*mix, *other]
 
 
 # ----------------------------------------------------------------------------------------------------------- the sweep

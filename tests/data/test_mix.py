@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch):
 
 def test_weights_and_shares():
     assert parse_mix("web/*.jsonl=7, books=3") == {"web/*.jsonl": 0.7, "books": 0.3}
-    assert parse_mix("a=b.txt=1") == {"a=b.txt": 1.0}  # the last sign is the weight's
+    assert parse_mix("a=b.txt=1,c=3") == {"a=b.txt": 0.25, "c": 0.75}  # the last sign is the weight's
     for weights in ({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, {"a": 0.99985, "b": 0.00015}, {"a": 0.7, "b": 0.3}):
         shares = block_shares(weights)
         assert sum(shares) == BLOCK
@@ -44,6 +44,7 @@ def test_weights_and_shares():
     ("mix", "says"),
     [
         ("a.txt", f"`data.mix` is 'a.txt'; {WRITE}"),
+        ("a.txt=0.7", f"`data.mix` is 'a.txt=0.7'; {WRITE}"),
         ("a.txt=0,b=1", f"`data.mix` is 'a.txt=0,b=1'; {WRITE}"),
         ("a.txt=1,a.txt=2", "`data.mix` names 'a.txt' twice; add the two weights"),
         ("a.txt=1,c.bin=1e-6", "`data.mix` gives 'c.bin' 1e-06 of the rows; the least is 1 in 10,000, leave it out"),

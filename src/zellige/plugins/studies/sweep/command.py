@@ -89,7 +89,8 @@ def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
         name, equals, text = word.partition("=")
         if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
             text = rest.pop(0)
-        axis = Axis.of(name, text) if word.startswith("--") else None
+        may_vary = word.startswith("--") and name not in ("--data.mix", "--mix")  # one mixture has commas
+        axis = Axis.of(name, text) if may_vary else None
         if axis is not None:
             axes.append(axis)
         else:

@@ -70,7 +70,9 @@ class Axis:
         if all(re.fullmatch(r"-?[0-9]+", end) for end in self.values):
             return str(trial.suggest_int(self.option, *map(int, self.values)))
         low, high = map(float, self.values)
-        return f"{trial.suggest_float(self.option, low, high, log=low > 0):.3g}"  # as the folder and the table have it
+        value = trial.suggest_float(self.option, low, high, log=low > 0)
+        texts = (f"{value:.{digits}g}" for digits in range(3, 18))  # few, as the folder and the table have it
+        return next(text for text in texts if low <= float(text) <= high)
 
 
 def axes_of(values: Mapping[str, Any]) -> tuple[Axis, ...]:
