@@ -156,6 +156,15 @@ def test_metrics_by_hand(drawn):
     )  # fmt: skip
 
 
+def test_a_hidden_part_has_no_class():
+    """Bodies that an accessory covers look alike: they are neither right nor wrong."""
+    numbers, body = splits()["test"], PARTS.index("body")
+    bodies, hidden = parts().split(numbers)[body], ~(parts().seen(numbers)[1] == body).any(1)
+    some = np.concatenate([np.flatnonzero(hidden & (bodies > 0))[:2], np.flatnonzero(~hidden)[:3]])
+    found = of_nouns.judged(parts().pictures(numbers[some]), "body")["found"]
+    assert found.tolist() == [-1, -1, *bodies[some[2:]]]
+
+
 def test_the_task_counts_each_part(drawn, monkeypatch):
     monkeypatch.setattr(of_nouns, "draw_tokens", lambda *_, **__: drawn[0].tolist())
     model = SimpleNamespace(method=build("mdlm", 235, Net(layers=1, hidden=8, heads=1, length=1024)))
