@@ -202,6 +202,13 @@ def test_a_piano_roll_has_a_bar_for_each_note():
         assert found == sorted(note for voice in kinds.of(CHORALE).notes(melody()) for note in voice)
 
 
+def test_states_that_are_no_pitches_are_not_written_as_midi():
+    """Those of a piano roll whose key is not known: the 129th would be MIDI's pitch 128."""
+    with pytest.raises(InputError, match=r"not known as pitches, since its data came without descramble_key\.txt"):
+        kinds.of(Notes(129, (8, 1))).refuse(".mid")
+    kinds.of(Notes(129, (8, 1))).refuse(".png")
+
+
 def test_without_mido_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mido", None)
     with pytest.raises(InputError) as error:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from zellige.base.errors import not_installed
+from zellige.base.errors import InputError, not_installed
 from zellige.base.files import write_file
 from zellige.show.kinds import Modality
 from zellige.show.style import Line, Mark
@@ -146,6 +146,11 @@ class Roll(Modality):
     def refuse(self, suffix: str, what: str = "") -> None:
         super().refuse(suffix)
         if suffix == ".mid":
+            if self.pitch.max() > 127:  # states in an order of their own
+                raise InputError(
+                    "the model's states are not known as pitches, since its data came without descramble_key.txt; train "
+                    "with that file beside the data, or save as .png"
+                )
             _mido(what)
 
     def save(
