@@ -59,7 +59,10 @@ def test_fastq(tmp_path):
     )  # @: a quality, too
     data = Data("dna", path=str(path))
     assert windows(prepare(data, 10)) == [r[k : k + 10] for r in reads for k in range(0, len(r) - 9, 10)]
+    path.write_text("\n@a\nACGT\n+\n!!!!\n\n\n@b\n\n+\n\n@c\nTTGAC\n+c\n!!!!!\n\n" * 6)  # b has no bases
+    assert windows(prepare(data, 4)) == ["ACGT", "TTGA"] * 6
     for text, line in [
+        ("@a\nACGT\n+\n!!!!\n\nACGT\n", "line 6 of '.*' does not begin with @"),
         ("@a\nACGT\n+\n!!!\n", "line 4 of '.*' has 3 qualities for 4 bases"),
         ("@a\nACGT\n+\n!!!!\nACGT\n", "line 5 of '.*' does not begin with @"),
         ("@a\nACGT\n!!!!\n@b\n", r"line 3 of '.*' does not begin with \+"),

@@ -125,19 +125,16 @@ def fasta(path: Path, file: IO[bytes]) -> Iterator[Line]:
 
 
 def fastq(path: Path, file: IO[bytes]) -> Iterator[Line]:
-    """The second of each four lines: @name, bases, +, and a quality for each base."""
-    lines = [b""]
+    """The second of each four lines: @name, bases, +, and a quality for each base. Between reads, blank lines may stand."""
+    lines = list[bytes]()
     for number, raw in enumerate(file, 1):
-        lines[-1] = raw.strip()
+        line, begin = raw.strip(), ("@", "", "+", "")[len(lines)]
+        if not lines and not line:
+            continue
+        if not line.startswith(begin.encode()):
+            raise InputError(f"line {number:,} of '{path}' does not begin with {begin}; FASTQ has four lines a read")
+        lines.append(line)
         if len(lines) < 4:
-            if number % 4 in (1, 3) and not lines[-1].startswith(b"@+"[number % 4 // 2 : number % 4 // 2 + 1]):
-                if not any(lines):
-                    continue
-                begin = "@" if number % 4 == 1 else "+"
-                raise InputError(
-                    f"line {number:,} of '{path}' does not begin with {begin}; FASTQ has four lines a read"
-                )
-            lines.append(b"")
             continue
         if len(lines[1]) != len(lines[3]):
             raise InputError(
@@ -146,8 +143,8 @@ def fastq(path: Path, file: IO[bytes]) -> Iterator[Line]:
             )
         yield number - 3, None
         yield number - 2, lines[1]
-        lines = [b""]
-    if len(lines) > 1:
+        lines = []
+    if lines:
         raise InputError(f"'{path}' ends in the middle of a read; FASTQ has four lines a read, copy it again")
 
 
