@@ -70,6 +70,12 @@ def test_classes_of_a_property():
     labels, names = Property.of("rings").classes(["4", "0", "4", "11"])
     assert (labels.tolist(), names) == ([1, 0, 1, 2], ("0", "4", "11"))
     assert [Property("rings").class_of(n, names) for n in (11, 5)] == [2, -1]
+    labels, names = Property.of("id").classes(["1000002", "1e6", "1000001.0", "0.1234562", "1000001", "0.1234561"])
+    assert (labels.tolist(), names[:2]) == ([4, 2, 3, 1, 3, 0], ("0.1234561", "0.1234562"))
+    assert names[2:] == ("1000000", "1000001", "1000002")
+    assert Property("id").class_of(1000001, names) == 3
+    labels, names = Property.of("y:3").classes(["0.10001", "0.10002", "0.10003", "0.10004"])
+    assert (labels.tolist(), names) == ([0, 1, 2, 2], ("below 0.10002", "0.10002 to 0.10003", "0.10003 or more"))
     labels, names = Property.of("colour").classes(["red", "blue", "red"])
     assert (labels.tolist(), names) == ([1, 0, 1], ("blue", "red"))
 

@@ -72,7 +72,7 @@ class Property:
         """The class of a counted value among these names; -1 for one that none of them has."""
         if self.count:
             return min(int(value), self.count - 1)
-        return names.index(f"{value:g}") if f"{value:g}" in names else -1
+        return names.index(_name(value)) if _name(value) in names else -1
 
     def classes(self, values: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
         """The class of each of these values (N,), and the names of the classes.
@@ -89,7 +89,7 @@ class Property:
             )
         if self.count and numbers is not None:
             return self._cut(numbers)
-        keys = [f"{x:g}" for x in numbers] if numbers is not None else list(values)
+        keys = [_name(x) for x in numbers] if numbers is not None else list(values)
         names = sorted({*keys}, key=float if numbers is not None else None)
         if len(names) > MOST:
             raise InputError(
@@ -104,9 +104,15 @@ class Property:
             names = (*map(str, range(self.count - 1)), f"{self.count - 1}+")
             return np.minimum(x, self.count - 1).astype(np.int64), names
         ends = np.unique(np.quantile(x, np.arange(1, self.count) / self.count))
-        bounds = [f"{end:.4g}" for end in ends]
+        in_digits = ([f"{end:.{digits}g}" for end in ends] for digits in range(4, 18))
+        bounds = next(bounds for bounds in in_digits if len({*bounds}) == len(ends))
         names = (f"below {bounds[0]}", *(f"{a} to {b}" for a, b in itertools.pairwise(bounds)), f"{bounds[-1]} or more")
         return np.searchsorted(ends, x, side="right"), names
+
+
+def _name(value: float) -> str:
+    """A number as it is read again."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def _numbers(values: Sequence[str]) -> np.ndarray | None:
