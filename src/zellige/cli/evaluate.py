@@ -134,7 +134,7 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
     model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
     request, process = replace(chosen.request, data=data), this_process()
-    request.admitted(model.method)
+    request.admitted(model)
     with bars(terminal) as show, resumable(terminal):
         from ..evaluation.corpus import corpus_of
         from ..evaluation.tasks import task_shares

@@ -15,7 +15,6 @@ from ..models.decoding import SYMMETRIES
 R = TypeVar("R")
 
 if TYPE_CHECKING:
-    from ..methods.method import Method
     from ..models.model import Model, ModelSource
     from .result import Result
 
@@ -135,7 +134,7 @@ class Evaluate(SplitRequest["Result"]):
         from .evaluate import evaluate_rows, rows_of
 
         model = averaged(as_model(model), self.symmetries)
-        estimator = self.admitted(model.method)
+        estimator = self.admitted(model)
         data = rows_of(model, self._corpus(model), self.split, self.unconditional)
         result = evaluate_rows(
             model.method,
@@ -148,11 +147,12 @@ class Evaluate(SplitRequest["Result"]):
         )
         return replace(result, about=data.about, request=self.saved())
 
-    def admitted(self, method: "Method") -> str:
-        """Return the estimator for a method. InputError: it does not support these options."""
+    def admitted(self, model: "ModelSource") -> str:
+        """Return the estimator for a model. InputError: its method does not support these options."""
+        from ..models.model import as_model
         from .likelihood import admitted
 
-        return admitted(method, self.estimator, self.ends, self.steps, self.terms, self.grid)
+        return admitted(as_model(model).method, self.estimator, self.ends, self.steps, self.terms, self.grid)
 
 
 evaluate = verb(Evaluate, "evaluate")

@@ -62,7 +62,7 @@ class EvaluateSteps(SplitRequest["StepsTable"]):
                 raise InputError(
                     f"`steps` has {CONTINUOUS}, and {model.method.name} has discrete time; use {own} for it"
                 )
-            self.bound(T).admitted(model.method)
+            self.bound(T).admitted(model)
         corpus = self._corpus(model)
         results = [replace(self.bound(T), data=corpus).run(model) for T in self.numbers]
         return StepsTable(tuple(self.numbers), tuple(results), request=self.saved())
