@@ -350,6 +350,17 @@ def test_symbols_of_a_molecule_stand_above_its_smiles(opened):
     assert part(page, "text").locator(".away").count() == 1  # a symbol, not the whole molecule
 
 
+def test_noise_without_masks_says_that_a_prediction_is_not_what_was_drawn_from(opened):
+    page = opened(1280)
+    for model, said in (("text uniform", 0), ("text", 1)):
+        choose(page, model)
+        write(page)
+        assert part(page, "numbers").text_content().count("-log p of the tokens as they were sampled") == said
+        part(page, "text").locator("span >> nth=2").hover()
+        assert "%" in page.locator("#distribution").text_content()
+        assert page.locator("#distribution").text_content().count("product with the noise") == 1 - said
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 768, 400, 360])
 @pytest.mark.parametrize("model", ["text", "sudoku", "images", "music", "molecules"])
