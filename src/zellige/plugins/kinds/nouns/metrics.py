@@ -30,9 +30,7 @@ def judged(rows: np.ndarray, labels_by: str = "") -> dict[str, Any]:
     is_valid = is_combination(right)
     seen = np.array([_seen().get(picture, NEW) for picture in of.identity(numbers).tolist()])
     part = PARTS.index(labels_by or "head")
-    found = np.where(
-        is_valid & ~np.isnan(right[:, part]), of.split(numbers)[part], -1
-    )  # of what is hidden, no one knows
+    found = np.where(is_valid & ~np.isnan(right[:, part]), of.split(numbers)[part], -1)  # -1 if it is hidden, too
     return {
         "right_parts": right, "seen": np.where(is_valid, seen, INVALID), "found": found,
     }  # fmt: skip
