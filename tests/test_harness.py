@@ -171,6 +171,15 @@ def test_a_cache_is_an_option_of_the_model(saved):
     assert texts["dual", 0, 2] == texts["dual", 0, 1]
 
 
+def test_a_text_ends_at_the_first_of_the_stop_strings():
+    """Whatever their order, also where they overlap."""
+    from zellige.plugins.adapters.harness import _cut
+
+    for until in (["\n\n", ".\n"], [".\n", "", "\n\n"], ".\n"):
+        assert _cut("Hi.\n\nfoo", until) == "Hi"
+    assert _cut("Hi.", ["x"]) == _cut("Hi.", None) == "Hi."
+
+
 def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
     from zellige.plugins.adapters.harness import Zellige
 

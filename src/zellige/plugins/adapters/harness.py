@@ -234,9 +234,8 @@ def _most(options: dict[str, Any]) -> int:
 
 def _cut(text: str, until: Sequence[str] | str | None) -> str:
     """The text before the first of the stop strings."""
-    for stop in [until] if isinstance(until, str) else until or []:
-        text = text.partition(stop)[0] if stop else text
-    return text
+    ends = (text.find(stop) for stop in ([until] if isinstance(until, str) else until or []) if stop)
+    return text[: min((at for at in ends if at >= 0), default=len(text))]
 
 
 def main() -> int:
