@@ -333,6 +333,9 @@ def test_files_of_samples(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text(sample_sets.samples_as_lines(sets), encoding="utf-8")
     assert sample_sets.read_samples(file) == sets
+    lines = ["a\u2028b", "", "c\x0cd\x85"]  # no ends of lines
+    (tmp_path / "a.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert sample_sets.read_samples(tmp_path / "a.txt")[0].texts == lines
     (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
     with pytest.raises(
         InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"

@@ -114,14 +114,21 @@ def test_one_document_a_row():
 
 
 def test_lines_and_running_text(tmp_path):
-    text = " \n = A = \n \n First line . \n Second line . \n \n"
+    text = " \n = A = \n \n First line . \n Second \x85 \u2028line . \n \n"  # only \n ends one
     (tmp_path / "WikiText-2").mkdir()
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text)
     path = sets.folder_of(str(tmp_path), "wikitext2")
     lines = sets.read_texts("wikitext2", "test", detokenize=True, lines=True, path=path).documents
-    assert lines == ["", " = A =\n", "", " First line.\n", " Second line.\n", ""]  # the blank ones are documents too
+    assert lines == [
+        "",
+        " = A =\n",
+        "",
+        " First line.\n",
+        " Second \x85 \u2028line.\n",
+        "",
+    ]  # the blank ones are documents too
     one = sets.read_texts("wikitext2", "test", detokenize=True, lines=False, path=path)
-    assert one.documents == ["\n = A =\n\n First line.\n Second line.\n\n"]
+    assert one.documents == ["\n = A =\n\n First line.\n Second \x85 \u2028line.\n\n"]
     assert "note" not in one.about
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text.replace("First", "<unk>"))
     assert "raw form" in sets.read_texts("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]

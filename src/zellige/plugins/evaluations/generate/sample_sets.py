@@ -12,6 +12,7 @@ the jackknife's over samples and real texts; sample i is left out of all tempera
 random numbers in each.
 """
 
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -416,7 +417,8 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
         size = math.inf if model is None else model.tokenizer.size
         samples = [_within(sample, f"line {number:,} of '{shown(path)}'", size) for number, sample in lines]
     else:
-        samples = [{"text": line} for line in read_text(path, "give texts, one a line").splitlines()]
+        lines = io.StringIO(read_text(path, "give texts, one a line"))  # of which only "\n" ends one
+        samples = [{"text": line.removesuffix("\n")} for line in lines]
     groups: dict[str, list[dict[str, Any]]] = {}
     for sample in samples:
         way = {name: sample[name] for name in Way.__dataclass_fields__ if sample.get(name) is not None}
