@@ -5,8 +5,8 @@ exact from left to right (ar). Four choices change the number, and are part of i
 
     first   given: the first token of a text is read and not judged (SEDD, MDLM, BD3-LM, Duo: there is nothing before it);
             judged: BOS stands before it, or what the model itself begins a text with, and every token counts
-    eos     first: the first EOS of a text counts, what comes after it too, but no further EOS (MDLM and what follows it);
-            all: every token counts
+    eos     first: the first EOS of a text counts, in chunks that of each, what comes after it too, but no further EOS (MDLM
+            and what follows it); all: every token counts
     long    cut: of a text longer than the context its beginning alone is judged; chunks: it is judged in pieces of the context,
             each of which begins anew
     tokens  texts are tokenized by the judge's own tokenizer. A model's samples are decoded first, and what comes back may be

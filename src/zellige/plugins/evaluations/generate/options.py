@@ -28,7 +28,9 @@ class SamplesRequest(Decoding, Request[R]):
     first: Literal["given", "judged"] = option(
         "first token of a text: read only (given), or judged after BOS", default="given"
     )
-    eos: Literal["first", "all"] = option("which EOS of a text are scored", default="first")
+    eos: Literal["first", "all"] = option(
+        "which EOS of a text (of a piece, with `long` chunks) are scored", default="first"
+    )
     long: Literal["cut", "chunks"] = option(
         "for a text longer than the judge's context: judge its beginning (cut), or all of it in pieces (chunks)",
         default="cut",

@@ -116,10 +116,11 @@ def _protocol(record: SamplesRecord) -> list[tuple[str, str]]:
     if judge is None:
         how = f"{protocol.name}: {draws}; {grouped(protocol.definitions)}; seed {seed}"
         return [*given, ("protocol", how), interval]
+    piece = " of each piece" if (judge.eos, judge.long) == ("first", "chunks") else ""
     text = (
         f"{judge.judge}: {parameters(judge.parameters)}, {judge.network}, tokenizer {judge.tokenizer} "
         f"({count(judge.vocabulary)}); samples {protocol.judged}; first token {judge.first}; EOS counted: "
-        f"{judge.eos}; context {count(judge.context)}, longer texts {judge.long}"
+        f"{judge.eos}{piece}; context {count(judge.context)}, longer texts {judge.long}"
     )
     cut = sum(point.cut or 0 for point in record.points)
     paragraphs = [("judge", text + (f" ({count(cut)} of the samples)" if cut else ""))]
