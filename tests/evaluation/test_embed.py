@@ -14,6 +14,7 @@ from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model
 from zellige.nn.block import Net
 from zellige.nn.classifier import Classifier
+from zellige.plugins.published.nn import Llama, LlamaNet
 from zellige.plugins.studies.probes.fine_tuning import logits
 from zellige.plugins.studies.probes.probe import (
     Labelled,
@@ -48,6 +49,16 @@ def test_a_vector_is_the_mean_of_the_hidden_states(name):
     first, rest = embed_tokens(method, [TEXTS[2][:size], TEXTS[2][size:]])
     close(found[2], (size * first + (11 - size) * rest) / 11)
     assert len({round(float(v), 6) for v in found[[0, 1, 2, 3], 0]}) == 4  # order tells, and length
+
+
+@torch.no_grad()
+def test_layers_of_a_published_network_are_its_blocks():
+    """The last one is what the final norm reads."""
+    net = LlamaNet(layers=2, hidden=8, heads=2, shared=1, inner=12, rows=4, length=8)
+    method = make("mdlm").of_network(Llama(net, 4).double())
+    x = torch.tensor([TEXTS[0], TEXTS[3]])
+    close(method.network.norm(features(method, x, layer=-1)), features(method, x))
+    assert not torch.allclose(features(method, x, layer=0), features(method, x, layer=1))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
     inputs, condition, skip = reading(method, x, t)
     if layer is None:
         return method.network.features(inputs, condition)[:, skip : skip + x.shape[1]]
-    blocks = getattr(method.network, "blocks", None)
+    blocks = getattr(method.network, "blocks", getattr(method.network, "layers", None))
     if not isinstance(blocks, nn.ModuleList):
         raise InputError("this network has no blocks to look into; leave the layer out")
     if not -len(blocks) <= layer < len(blocks):
