@@ -193,7 +193,7 @@ class Data:
 
         Args:
             vocabulary: of integers, the number of different tokens; by default the largest and one.
-            labels: of an array (N,) the class of each row, 0, 1, ...
+            labels: of an array (N,) the class of each row, 0, 1, ...; by split as the values are.
             field: the column, where it is not `text` or the only one.
 
         Raises:

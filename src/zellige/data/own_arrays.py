@@ -12,6 +12,7 @@ from ..base.errors import InputError
 from . import file_names
 from .array_source import Context, Raw, sums
 from .corpus import Data, OwnData
+from .own_values import by_split
 
 ARRAYS = (".npy", ".npz")
 SPLIT_KEYS = {
@@ -47,7 +48,8 @@ def read_arrays(data: Data, context: Context) -> Raw:
     splits, labels, names = {}, {}, []
     if isinstance(data, OwnData):
         splits |= {split: np.asarray(part_array) for split, part_array in data.values.items()}
-        labels |= {} if data.classes is None else {"all": np.asarray(data.classes)}
+        by = {} if data.classes is None else by_split(data.classes)
+        labels |= {split: np.asarray(of_split) for split, of_split in by.items()}
     if not files and not splits:
         raise InputError(f"the data set {data.name} needs a .npy or .npz file; give it by `data.path`")
     for split, path in files.items():
