@@ -16,7 +16,7 @@ from ..base.files import write_folder
 from ..base.schema import read_json, shown
 from ..show.record import as_file
 from .checkpoint.layout import may_be_replaced
-from .checkpoint.read import check_sums, load_tensors
+from .checkpoint.read import check_finite, check_sums, load_tensors
 from .checkpoint.write import save_tensors, write_checksums
 
 if TYPE_CHECKING:
@@ -77,4 +77,5 @@ def load_network(
         network.load_state_dict(tensors)
     except (RuntimeError, TypeError, ValueError):
         raise InputError(f"the tensors of '{shown(folder / weights)}' are not those of its {about}; {again}") from None
+    check_finite(network, tensors)
     return network.to(device).eval().requires_grad_(False), read
