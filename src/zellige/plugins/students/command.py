@@ -1,6 +1,7 @@
 """`zellige train classifier MODEL`, `... speculative MODEL` and `... distill MODEL`:
 networks that are trained on a model."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,8 +121,7 @@ def rounds_lines(config: "Distilled") -> list[str]:
 
 
 def _guided(model: str, folder: str, config: "ClassifierConfig") -> str:
-    label = f"'{config.classes[0]}'" if " " in config.classes[0] else config.classes[0]
-    return f"zellige sample {model} --class {label} --classifier {folder} --guidance 2"
+    return f"zellige sample {model} --class {shlex.quote(config.classes[0])} --classifier {folder} --guidance 2"
 
 
 def _drafted(model: str, folder: str, _: object) -> str:
