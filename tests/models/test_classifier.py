@@ -1,6 +1,7 @@
 """Classifiers of noisy texts: what they are trained on, their calibration, their folder, and what `sample` makes of them."""
 
 import math
+import shlex
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from zellige.models.classifier import (
 from zellige.models.model import fingerprint
 from zellige.models.speculative import load_verifier
 from zellige.plugins.students.classifier import calibration, drawn, noised
+from zellige.plugins.students.command import COMMANDS
 from zellige.samplers import FirstHitting, check
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
 from zellige.sampling.guidance import guide
@@ -126,6 +128,10 @@ def test_a_folder_holds_it(tmp_path):
     assert loaded.config == made.config
     assert loaded.classes == ["0", "1", "2"]
     assert torch.equal(loaded.log_p(x, t, method.process), made.log_p(x, t, method.process))
+    made.network.output.weight.data[1, 2] = math.nan
+    with pytest.raises(InputError, match=r"the weights are not finite: output\.weight has NaN for 1 of its 24 numbers"):
+        load_classifier(made.save(tmp_path / "c"))
+    made.network.output.weight.data[1, 2] = 0.5
     (tmp_path / "c" / "classifier.safetensors").write_bytes(b"0" * 100)
     with pytest.raises(InputError, match="classifier"):
         load_classifier(tmp_path / "c")
@@ -225,6 +231,13 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
     assert load(tmp_path / "model", head=tmp_path / "second").method.verifier is not None
 
 
+@pytest.mark.parametrize("name", ["R&B", "don't", "a b", "5"])
+def test_the_next_command_is_one_of_a_shell(name):
+    config: Any = SimpleNamespace(classes=[name, "other"])
+    words = shlex.split(COMMANDS["classifier"].then("runs/x", "judge", config))
+    assert words[words.index("--class") + 1] == name
+
+
 def test_values_that_are_handed_over_have_their_classes_beside_them():
     tokens = torch.arange(160).reshape(20, 8) % 3
     plain, labelled = Data.of(tokens, 3, kind="grid"), Data.of(tokens, 3, kind="grid", labels=tokens[:, 0])
@@ -233,6 +246,12 @@ def test_values_that_are_handed_over_have_their_classes_beside_them():
     assert record.config.classes == ["0", "1", "2"]
     with pytest.raises(InputError, match="'array' has no classes"):
         TrainClassifier(data=plain, steps=1).run(model)
+    halves = {"train": tokens[:12], "test": tokens[12:]}
+    classes = {name: part[:, 0] for name, part in halves.items()}
+    apart = prepare(Data.of(halves, 3, kind="grid", labels=classes))
+    assert apart.split("test").labels.tolist() == classes["test"].tolist()
+    with pytest.raises(InputError, match="array has no labels of its test split"):
+        prepare(Data.of(halves, 3, kind="grid", labels={"train": classes["train"]}))
     model.method = make("bd3lm", {"block": 4, "process": "uniform"})
     with pytest.raises(InputError, match="the noise of bd3lm has no mask for the blocks that are not there yet"):
         TrainClassifier(data=labelled, steps=1).run(model)

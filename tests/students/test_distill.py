@@ -129,8 +129,13 @@ def test_a_student_of_bfloat16_weights_is_trained_in_float32():
     data = Data.of(torch.arange(160).reshape(20, 8) % 3, 3, kind="grid")
     method = make("mdlm").float().compute_in("bfloat16")
     model = Model(method, prepare(data, 8).tokenizer, Config("mdlm", method.config, data, method.network.net))
+    model.method = method.verified_by(lambda h, x, turn: h)
+    model.about = {"published": {"layout": "mdlm", "weights": "raw"}, "step": 7}
     request = TrainDistill(teacher_steps=2, rounds=1, steps=2, batch=4, lr=1e-5, precision="bfloat16")
-    student = request.run(model).model.method
+    made = request.run(model).model
+    student = made.method
+    assert made.about["published"] == {"layout": "mdlm"}  # its weights are not the published ones,
+    assert student.verifier is None  # and the head is that of the teacher's
     before, after = (of.network.blocks[0].qkv.weight for of in (method, student))
     assert (before.dtype, after.dtype, student.precision) == (torch.bfloat16, torch.float32, "float32")
     assert float((after != before.float()).double().mean()) > 0.9

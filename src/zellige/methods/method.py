@@ -234,8 +234,8 @@ class Method(nn.Module):
         copied._modules, copied._compiled = self._modules | {"network": network}, {}
         return copied
 
-    def verified_by(self, head: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Self:
-        """The same method with a causal head, which is no part of its weights."""
+    def verified_by(self, head: Callable[[Tensor, Tensor, Tensor], Tensor] | None) -> Self:
+        """The same method with a causal head, which is no part of its weights, or with none."""
         copied = copy_of(self)
         object.__setattr__(copied, "verifier", head)  # a module, too, is no part of it
         return copied

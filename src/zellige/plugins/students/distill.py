@@ -40,6 +40,7 @@ from zellige.sampling.request import KEPT
 from zellige.show.numbers import counted
 from zellige.show.record import Figure, Trained
 from zellige.training.ema import EMA
+from zellige.training.tune import of_base
 
 from .small import FitOptions, fit, held_out
 
@@ -130,7 +131,9 @@ def distill(
     corpus = corpus_of(model, data)
     judged = held_out(corpus, "validation", "test")
     student, model_config = (
-        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, options.seed)
+        (copy.deepcopy(method.verified_by(None)), model.config)
+        if by != "di4c"
+        else with_latent(model, latents or LATENTS, options.seed)
     )
     for p in student.parameters():
         p.data = p.data.to(torch.promote_types(p.dtype, torch.float32))  # in bfloat16 most steps would round to nothing
@@ -142,7 +145,8 @@ def distill(
     config = Distilled(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
-    about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
+    distilled = {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}
+    about = model.about | of_base(model) | {"distilled": distilled}
     kept = {name: value for name, value in model.defaults.items() if name in KEPT and name != BEST_OF}
     return Model(student, model.tokenizer, model_config, about, kept | {"steps": counts[-1]}), config
 
