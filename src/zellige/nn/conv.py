@@ -24,10 +24,8 @@ class Dilated(nn.Module):
 
     def __init__(self, hidden: int, kernel: int, dilation: int):
         super().__init__()
-        self.dilation, self.reach = (
-            dilation,
-            (kernel - 1) * dilation,
-        )  # from the first position that it reads to the last
+        self.dilation = dilation
+        self.reach = (kernel - 1) * dilation  # from the first position that it reads to the last
         self.weight = nn.Parameter(torch.empty(kernel, hidden))
 
     def forward(self, x: Tensor, causal: bool = False, document: Tensor | None = None) -> Tensor:

@@ -113,9 +113,8 @@ def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 20
     places = evenly_spaced(np.arange(len(rows)), most)
     N = len(places)
     device, log_ps, labels = next(made.network.parameters()).device, [], []
-    u = drawn(method, N, generator)[
-        torch.randperm(N, generator=generator)
-    ]  # neighbours in the split may be of one class
+    apart = torch.randperm(N, generator=generator)  # neighbours in the split may be of one class
+    u = drawn(method, N, generator)[apart]
     for part in torch.arange(N).split(64):
         texts = rows.collate([rows[i] for i in places[part.numpy()].tolist()])
         x, t = noised(method, texts.to(device), u[part].to(device), generator)
