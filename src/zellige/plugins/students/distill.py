@@ -40,7 +40,7 @@ from zellige.sampling.request import KEPT
 from zellige.show.numbers import counted
 from zellige.show.record import Figure, Trained
 from zellige.training.ema import EMA
-from zellige.training.tune import of_base
+from zellige.training.setup import publication
 
 from .small import FitOptions, fit, held_out
 
@@ -146,7 +146,8 @@ def distill(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
     distilled = {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}
-    about = model.about | of_base(model) | {"distilled": distilled}
+    published = publication(model.about)
+    about = model.about | ({"published": published} if published else {}) | {"distilled": distilled}
     kept = {name: value for name, value in model.defaults.items() if name in KEPT and name != BEST_OF}
     return Model(student, model.tokenizer, model_config, about, kept | {"steps": counts[-1]}), config
 
