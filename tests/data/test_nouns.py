@@ -154,6 +154,7 @@ def test_metrics_by_hand(drawn):
         {"valid picture": 0.8, "right parts": 1 - 1 / seen / 5, "new picture": 0.75, "held-out picture": 0.75,
          "right class": 1.0}
     )  # fmt: skip
+    assert {metrics.find(name).subject for name in found} == {"nouns", ""}  # what results are named by
 
 
 def test_a_hidden_part_has_no_class():

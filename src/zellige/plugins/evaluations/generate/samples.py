@@ -152,7 +152,7 @@ class SamplesRecord(Record):
             return Path(self.protocol.judge.judge).name
         if self.of_images:
             return "images"
-        return "continuations" if self.protocol.given else self.measures[0].subject
+        return "continuations" if self.protocol.given else next(m.subject for m in self.measures if m.subject)
 
     @property
     def measures(self) -> list[metrics.Metric]:

@@ -55,7 +55,7 @@ NEW = _fraction(
     definition="of these, those that are not in the training split",
 )  # fmt: skip
 RIGHT_CLASS = _fraction(
-    "right class", right_class, ("asked", "found"), True, column="right class",
+    "right class", right_class, ("asked", "found"), True, column="right class", subject="",
     definition="valid ones whose property is in the class asked for; of real ones, by chance",
 )  # fmt: skip
 PROPERTY = Metric(
