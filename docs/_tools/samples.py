@@ -207,8 +207,8 @@ def nouns() -> list[str]:
         "## Characters: `nouns`", shell("\n".join(NOUNS)),
         "![Four rows of four characters, the heads of a row by one name](../pictures/samples/heads.png)\n"
         "![16 characters](../pictures/samples/nouns.png)",
-        "First four characters for each name of a head, then characters without a name. Of 100 different names 96 get "
-        "their head; the whale does not. Of 100 characters without a name "
+        "First four characters for each name of a head, then characters without a name. Of 254 names, each once, 230 "
+        "get their head; the whale does not. Of 100 characters without a name "
         "[86](../../studies/nouns/README.md#the-included-model) are right at every pixel.",
     ]  # fmt: skip
 
