@@ -17,7 +17,7 @@ from zellige.training import notes
 from zellige.training.order import LARGE, BatchSampler, Order, epochs, permuted
 
 MIX = "a.txt=6,b.jsonl=3,c.bin=1"
-WRITE = "write NAME=WEIGHT,NAME=WEIGHT of data sets or paths, e.g. web/=0.7,books.jsonl=0.3"
+WRITE = "write NAME=WEIGHT,NAME=WEIGHT of two or more data sets or paths, e.g. web/=0.7,books.jsonl=0.3"
 
 
 @pytest.fixture(autouse=True)

@@ -256,10 +256,11 @@ def test_the_card_has_what_is_known(tmp_path):
     assert 'evaluate(model, "wikitext2")' in text
 
 
-def test_the_program_of_a_card_runs(tmp_path):
+@pytest.mark.parametrize("files", [{"path": "own.txt"}, {"mix": "own.txt=1,other.txt=2"}])
+def test_the_program_of_a_card_runs(files, tmp_path):
     """Also for a model of files that only its author has."""
     made = model()
-    made.config = dataclasses.replace(made.config, data=Data("text", path="own.txt"))
+    made.config = dataclasses.replace(made.config, data=Data("text", **files))
     made.save_pretrained(tmp_path / "hub", repo_id=str(tmp_path / "hub"))
     exec((tmp_path / "hub" / "README.md").read_text().split("```python")[1].split("```")[0], {})
 

@@ -137,7 +137,7 @@ class Estimator:
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return rows as (B, T) tokens, filled up with 0 on the right, and where they are, (B, T) bool."""
     T = max(map(len, rows))
-    tokens = torch.tensor([[*row, *[0] * (T - len(row))] for row in rows])
+    tokens = torch.tensor([[*row, *[0] * (T - len(row))] for row in rows], dtype=torch.long)
     return tokens, torch.arange(T) < torch.tensor([[len(row)] for row in rows])
 
 

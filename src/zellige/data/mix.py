@@ -85,9 +85,9 @@ def parse_mix(text: str) -> dict[str, float]:
             weight = float(number.encode("ascii"))  # not the digits of other scripts
         except ValueError:
             weight = math.nan
-        if not name.strip() or "," not in text or not 0 < weight < math.inf:
+        if not name.strip() or "," not in text or not 0 < weight < math.inf:  # one source is no mixture
             raise InputError(
-                f"`data.mix` is {quoted(text)}; write NAME=WEIGHT,NAME=WEIGHT of data sets or paths, "
+                f"`data.mix` is {quoted(text)}; write NAME=WEIGHT,NAME=WEIGHT of two or more data sets or paths, "
                 "e.g. web/=0.7,books.jsonl=0.3"
             )
         if name.strip() in weights:

@@ -134,7 +134,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     lines = ["---", *head, "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {repo_id or method.name.upper()}", ""]
     lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model), "", "## Use", ""]
     # files that only its author has
-    own = source is None or bool(config.data.path and not source.files and not source.hub)
+    own = source is None or bool(config.data.mix or (config.data.path and not source.files and not source.hub))
     lines += [
         "```python",
         "# pip install zellige",

@@ -182,6 +182,17 @@ def test_what_old_and_new_files_say_otherwise(folders, tmp_path):
     torch.testing.assert_close(log_p(zellige.load(tmp_path / "new"), x), want, atol=0, rtol=0)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_bfloat16_rounds_the_matrices_and_leaves_the_table(system, folders, models):
+    """The head reads the table, which keeps its precision, with a bias of its own; so its inputs take that."""
+    model, x = models[system], torch.tensor([[3, 5, 7, 2, 9]])
+    small = zellige.load(folders[system][0], precision="bfloat16").method
+    h = [method.hidden(x, 0.5) for method in (small, model.method)]
+    assert h[0].dtype == torch.bfloat16
+    torch.testing.assert_close(small.logits(h[0]), model.method.logits(h[1]), atol=0.3, rtol=0.05)
+
+
 def test_bases_that_a_modernbert_leaves_out():
     """As transformers has them: 160,000 and 10,000; an explicit null is the base of the other layers."""
     said = encoders.config("modernbert")

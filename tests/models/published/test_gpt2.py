@@ -73,6 +73,19 @@ def test_int8_takes_a_quarter_of_the_matrices_and_counts_the_same_parameters(gpt
 
 
 @torch.no_grad()
+def test_bfloat16_rounds_the_matrices_and_leaves_the_table(gpt2):
+    """The head reads the table, which keeps its precision, so its inputs take that."""
+    folder, _, model = gpt2
+    method, x = zellige.load(folder, precision="bfloat16").method, tokens(2, 20)
+    assert {p.dtype for p in (method.network.layers[0].up.weight, method.network.head.weight)} == {
+        torch.bfloat16,
+        torch.float32,
+    }
+    h = [each.advance(None, x)[0] for each in (method, model.method)]
+    torch.testing.assert_close(method.logits(h[0]), model.method.logits(h[1]), atol=0.3, rtol=0.05)
+
+
+@torch.no_grad()
 def test_the_logits_are_those_of_transformers(gpt2):
     """At once, and behind a cache; the likelihood is exact, that of each token after <|endoftext|>."""
     _, theirs, model = gpt2

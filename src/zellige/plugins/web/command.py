@@ -44,7 +44,8 @@ class Serve(Listening):
     run: str = option("the folder of a model, the name of an included one, or a hub id", default="", argument="RUN")
     name: str | None = option("name of the model in requests (default: RUN)", default=None)
     token: str | None = option(
-        "secret token that each request must send (default: the environment's ZELLIGE_TOKEN, else none)", default=None
+        "secret token that each request must send (default: the environment's ZELLIGE_TOKEN, if it is set)",
+        default=None,
     )
     batch: int = option(
         "maximum number of texts in a request, and in a network evaluation", default=16, minimum=1, maximum=10_000

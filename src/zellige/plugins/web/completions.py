@@ -232,21 +232,21 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     suffix = tokenizer.encode(suffix_text, "the suffix") if suffix_text else []
     beginnings = [before_word(tokenizer, text) for text in prompts]
     prompt_tokens = [tokenizer.encode(text) if text else [] for text in beginnings]
-    begin, longest = min(map(len, prompt_tokens)), max(map(len, prompt_tokens))
-    if begin < longest:  # all texts of a draw have one length, which each of them depends on
-        raise InputError(f"the prompts have {begin:,} to {longest:,} tokens; ask apart for those of different lengths")
-    room = room_in_all - begin - len(suffix)
+    size, longest = min(map(len, prompt_tokens)), max(map(len, prompt_tokens))
+    if size < longest:  # all texts of a draw have one length, which each of them depends on
+        raise InputError(f"the prompts have {size:,} to {longest:,} tokens; ask apart for those of different lengths")
+    room = room_in_all - size - len(suffix)
     new = request.new or min(room_in_all if talk else SHORT, max(room, 1))
     if new > room:
         what = "conversation" if talk else "prompt"
-        has = f"the {what} has {begin:,} tokens, {f'the suffix {len(suffix):,}, ' if suffix else ''}and {new:,} are to be drawn"
+        has = f"the {what} has {size:,} tokens, {f'the suffix {len(suffix):,}, ' if suffix else ''}and {new:,} are to be drawn"
         use = f"use `max_tokens` {room:,} or less" if room > 0 else f"shorten the {what}"
         raise InputError(f"{has}; the model takes {room_in_all:,} in all, {use}")
-    length, texts = begin + new + len(suffix), len(prompts) * n
+    length, texts = size + new + len(suffix), len(prompts) * n
     limits.check("tokens", texts * length, "tokens in all texts together")
     limits.check_draw(sampler, model.method, decoding.steps, length, texts)
     choices = [
-        Choice(tokens, suffix, len(tokens) + new, joined=beginning != prompt, answer=talk is not None)
+        Choice(tokens, suffix, size + new, joined=beginning != prompt, answer=talk is not None)
         for tokens, beginning, prompt in zip(prompt_tokens, beginnings, prompts)
         for _ in range(n)
     ]

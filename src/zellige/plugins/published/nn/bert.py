@@ -117,6 +117,11 @@ class TiedHead(Linear):
     def bias(self) -> Tensor | None:  # pyright: ignore
         return None if self.rows is None else self.rows[: self.out_features]
 
+    def forward(self, input: Tensor) -> Tensor:
+        """(*, D) -> (*, states), in the precision of the table, which embeddings keep."""
+        W, b = self.weight, self.bias
+        return self.product(input.to(W.dtype), W, None if b is None else b.to(W.dtype))
+
     def reset_parameters(self) -> None:
         """Bias 0; the table is the embedding's."""
         if self.rows is not None:

@@ -62,10 +62,8 @@ def leaps_are_of_first_order(method: Diffusion):
     for jumps in _kinds(method):
         truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
         for steps in (16, 32):
-            times, distribution = (
-                torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64),
-                marginal(method.process, 0.9),
-            )
+            times = torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64)
+            distribution = marginal(method.process, 0.9)
             for matrix in transitions(sampler, truth, times):
                 distribution = distribution @ matrix
             away.append(apart(distribution, marginal(method.process, 0.1)))
