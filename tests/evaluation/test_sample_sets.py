@@ -138,19 +138,11 @@ def test_other_samples_have_files_of_their_own():
     for data in (Data("pydocs"), Data("text", path="t.txt"), Data("text", path="u.txt")):
         names.add(samples_name(replace(plain, data=data), GenerateOptions(run="r")))
     assert len(names) == 7
-    files = {_suffix(EvaluateSamples(samples=file), GenerateOptions(run="r"), READ) for file in ("a/x.txt", "b/x.txt")}
-    assert len(files) == 2
+    for name in ("samples", "judge"):
+        files = {_suffix(EvaluateSamples(**{name: f"{at}/ar"}), GenerateOptions(run="r"), READ) for at in ("a", "b")}
+        assert len(files) == 2
+    assert _suffix(EvaluateSamples(judge="ar"), GenerateOptions(run="r"), READ) == ""
     assert samples_name(plain, GenerateOptions(run="r", precision="int8", out="here")) == "generate.jsonl"
-
-
-def test_judges_of_one_name_in_two_folders_have_results_of_their_own(here, command):
-    (here / "some.txt").write_text("".join(f"{TEXT[i : i + L]}\n" for i in range(0, 20, 4)))
-    for folder in ("one", "two"):
-        (here / folder).mkdir()
-        (here / folder / "ar").symlink_to(here / "ar")
-        words = f"--samples some.txt --judge {folder}/ar --reference none --out judged --quiet"
-        assert command(f"evaluate --generate {words}")[0] == 0
-    assert {f.name for f in (here / "judged").iterdir()} == {"generate-one-ar.json", "generate-two-ar.json"}
 
 
 def test_samples_are_kept_and_judged_again(command, here):

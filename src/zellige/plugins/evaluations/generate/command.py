@@ -30,7 +30,20 @@ DRAWN = (  # options that make the samples, and those that make of them the numb
     "classes", "guidance", "guidances", "seed", "prompt_tokens", "suffix_tokens", "samples_per_text",
     "best_of", "symmetries",
 )  # fmt: skip
-READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
+READ = (
+    "judge",
+    "samples",
+    "tokens",
+    "first",
+    "eos",
+    "long",
+    "context",
+    "reference",
+    "mauve",
+    "features",
+    "distances",
+    "cheats",
+)
 
 
 @declared
@@ -98,6 +111,8 @@ def _suffix(request: EvaluateSamples, chosen: GenerateOptions, names: tuple[str,
     values |= {"top_k": request.top_k, **(request.options or {}), "block": chosen.block}
     if chosen.precision != "float32":
         values["precision"] = chosen.precision
+    if (judge := values.pop("judge", "")) != Path(judge).name:  # the last part stands in front
+        values["judge"] = judge
     if "distances" in values:
         values["no_distances"] = not values.pop("distances")
     if request.data is not None:
@@ -129,8 +144,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     from .printing import describe_samples, of_cheats, tables
 
     request: Any = record.request
-    judge = file_suffix(judge=request.judge).removeprefix("-judge") if record.of_texts else f"-{record.judge}"
-    stem = f"{NAME}{judge}{_suffix(request, chosen, DRAWN + READ)}"
+    stem = f"{NAME}-{record.judge}{_suffix(request, chosen, DRAWN + READ)}"
     make(folder)
     files = [folder / f"{stem}.json"]
     write_file(files[0], as_file(record.to_dict()))
