@@ -124,7 +124,12 @@ def the_least_likely_are_masked_again():
         for b in range(B):
             own = [i for i in range(N) if not fixed[b, i]]
             score = {i: round(float(log_p[b, i]) * (1 if masks[b, i] else eta), 5) for i in own}
-            masked = sorted(own, key=lambda i: (score[i], -i))[: math.floor(len(own) * s + 1e-9)]
+            left = math.floor(len(own) * s + 1e-9)
+            if not eta:  # no token is masked again, so no more masks are left than there were
+                score = {i: score[i] for i in own if masks[b, i]}
+                if left > len(score):
+                    continue
+            masked = sorted(score, key=lambda i: (score[i], -i))[:left]
             see(worst, stays[b], [i for i in range(N) if i not in masked], f"eta {eta}, time {s}")
     yield worst.row(DECODERS, "p2: the least likely are masked again")
 
