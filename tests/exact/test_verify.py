@@ -121,15 +121,15 @@ def test_the_matrix_of_methods_and_samplers(name):
     "key", [key for key in KEYS if not key.startswith(("sampler.", *SHARED)) and key not in OF_EACH]
 )
 def test_no_check_is_empty_for_all_methods(key):
-    """And what all methods share holds. Of the others the tests above say the same."""
+    """And it holds: all of what methods share, of the rest the first rows. Of the others the tests above say the same."""
     if key in identities.OWN:
         classes = sorted(METHODS.values(), key=lambda cls: len(cls.variants))  # the first of which there is one ends it
         checks = (identities.OWN[key](method) for cls in classes for _, method in identities.variants(cls))
-        assert any(True for check in checks for _ in check)
+        rows = next((rows for check in checks if (rows := list(itertools.islice(check, 3)))), [])
     else:
         rows = list(identities.SHARED[key]())  # pyright: ignore
-        assert rows
-        assert [row for row in rows if not row.ok] == []
+    assert rows
+    assert [row for row in rows if not row.ok] == []
 
 
 # ---------------------------------------------------------------------------------- what is wrong is found

@@ -405,7 +405,7 @@ def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
         (
             {"prompt": ["a", "the ", "is"]},
             400,
-            "the prompts have 1 to 4 tokens; ask apart for those of different lengths",
+            "the prompts have 1 to 4 tokens; send each length in a request of its own",
         ),
         ({"prompt": "a" * 6_000}, 413, "send less"),
         ({"class": "cat"}, 400, "trained without classes"),

@@ -119,8 +119,7 @@ class Session:
     def build(self, config: Config, corpus: Corpus, about: dict[str, Any]) -> tuple[Method, Config, dict[str, Any]]:
         """The method with its first weights, its config, and what else is known of the run."""
         tokens, start = corpus.tokenizer, self.start
-        if start and start.published:
-            about = {**about, "published": start.published}
+        about = about | start.published if start else about
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(config.train.seed, 0))
             network = setup.own_network(config, about) if self.network is None else self.network

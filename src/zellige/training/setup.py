@@ -178,7 +178,7 @@ class Start:
     Attributes:
         config: what it was trained as.
         weights: reads its tensors, by their names in the method.
-        published: of a network with a class of its own, how that was published.
+        published: of a network with a class of its own, its `publication`.
     """
 
     name: str
@@ -247,8 +247,9 @@ def refuse_int8(config: Config, name: str) -> None:
 
 
 def publication(about: Mapping[str, Any]) -> dict[str, Any]:
-    """How a model was published, without which of its weights it has: a run trains them further."""
-    return {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
+    """What a model trained further knows of how it was published, as `about` has it: all but which weights it had."""
+    published = {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
+    return {"published": published} if published else {}
 
 
 def own_network(config: Config, about: Mapping[str, Any]) -> nn.Module | None:

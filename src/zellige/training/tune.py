@@ -93,9 +93,8 @@ class Tuning(Session):
         sizes = [(p.numel(), p.requires_grad) for p in method.parameters()]
         trained = sum(number for number, is_trained in sizes if is_trained)
         parameters = sum(number for number, is_trained in sizes if not is_trained)
-        publication = setup.publication(self.base.about)
-        of_base = {"published": publication} if publication else {}
-        return method, config, of_base | about | {"trained": trained, "parameters": parameters}
+        about = setup.publication(self.base.about) | about
+        return method, config, about | {"trained": trained, "parameters": parameters}
 
     def sampling_defaults(self, method: Method, tokenizer: Tokenizer) -> dict[str, Any]:
         """The defaults of the base; where it has none, those of any training."""

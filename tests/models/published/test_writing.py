@@ -17,7 +17,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.plugins import published
-from zellige.plugins.published import ddit, layouts
+from zellige.plugins.published import ddit, layouts, writing
 from zellige.training import setup
 
 from . import hub
@@ -282,3 +282,9 @@ def test_a_training_begins_with_a_published_network(golden_folder, tmp_path):
         assert torch.allclose(tensor, theirs.method.state_dict()[name], atol=1e-6)
     with pytest.raises(zellige.InputError, match="token id 53 in the data but the vocabulary has 53 entries"):
         zellige.train("mdlm", data=zellige.Data.of(tokens + 1, 54), train=tiny, run=tmp_path / "other")
+
+
+def test_the_options_that_an_export_leaves_out_are_options():
+    """A renamed one would be missed in the list of those that matter to training alone."""
+    known = {name for cls in METHODS.values() for name in cls.Config.__dataclass_fields__}
+    assert {*writing.TRAINING, *writing.CURVE} <= known

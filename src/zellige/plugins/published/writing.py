@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from zellige.base.errors import InputError
-from zellige.core.curves import schedule_of
+from zellige.core.curves import ScheduleChoice, schedule_of
 from zellige.data.tokenizer_base import Tokenizer
 from zellige.methods import METHODS
 from zellige.methods.method import Method
@@ -33,7 +33,7 @@ TRAINING = (  # options of training alone
     "auxiliary", "auxiliary_at", "auxiliary_pass", "blocks", "clip", "loss", "objective", "resample", "row_by_row", "search",
     "token_share",
 )  # fmt: skip
-CURVE = ("alpha_1", "eps", "exponent", "schedule", "sigma_max", "sigma_min")  # options of the noise schedule
+CURVE = ("eps", *(each.name for each in dataclasses.fields(ScheduleChoice)))  # options of the noise schedule
 PARTS = {  # of a network that no published layout has, by the field of Net that is not as usual
     "kind": "dilated convolutions",
     "conv": "short convolutions",

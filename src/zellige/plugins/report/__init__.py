@@ -15,11 +15,12 @@ from zellige.base.arguments import check_functions
 from .assemble import write
 from .bracket import bracket_figure
 from .figures import curves, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule, terms
+from .palette import as_svg
 from .sweep import sweep_figure
 from .trace import Trace, entropies, fewer, integrand, pieces, record, trace
 
 __all__ = [
-    "Trace", "bracket_figure", "curves", "entropies", "fewer", "integrand", "learnt", "loss_against_t", "metrics", "pieces",
-    "record", "reveal_counts", "revealed", "schedule", "sweep_figure", "terms", "trace", "write",
+    "Trace", "as_svg", "bracket_figure", "curves", "entropies", "fewer", "integrand", "learnt", "loss_against_t", "metrics",
+    "pieces", "record", "reveal_counts", "revealed", "schedule", "sweep_figure", "terms", "trace", "write",
 ]  # fmt: skip
 check_functions(__name__)

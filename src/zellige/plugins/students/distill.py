@@ -146,8 +146,7 @@ def distill(
         by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
     )
     distilled = {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}
-    published = publication(model.about)
-    about = model.about | ({"published": published} if published else {}) | {"distilled": distilled}
+    about = model.about | publication(model.about) | {"distilled": distilled}
     kept = {name: value for name, value in model.defaults.items() if name in KEPT and name != BEST_OF}
     return Model(student, model.tokenizer, model_config, about, kept | {"steps": counts[-1]}), config
 

@@ -234,7 +234,7 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     prompt_tokens = [tokenizer.encode(text) if text else [] for text in beginnings]
     size, longest = min(map(len, prompt_tokens)), max(map(len, prompt_tokens))
     if size < longest:  # all texts of a draw have one length, which each of them depends on
-        raise InputError(f"the prompts have {size:,} to {longest:,} tokens; ask apart for those of different lengths")
+        raise InputError(f"the prompts have {size:,} to {longest:,} tokens; send each length in a request of its own")
     room = room_in_all - size - len(suffix)
     new = request.new or min(room_in_all if talk else SHORT, max(room, 1))
     if new > room:

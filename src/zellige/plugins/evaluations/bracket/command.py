@@ -1,6 +1,5 @@
 """`zellige evaluate RUN --bracket`: its options, what it prints and writes."""
 
-import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -107,9 +106,8 @@ def save_bracket(result: "Bracket", folder: Path, terminal: Terminal) -> None:
     suffix = file_suffix(**changed, **loaded(result.about, result.protocol))
     file = folder / f"bracket-{where}{suffix}.json"
     write_file(file, as_file(result.to_dict()))
-    svg, picture = io.StringIO(), file.with_suffix(".svg")
-    report.bracket_figure(result).savefig(svg, format="svg", metadata={"Date": None})
-    write_file(picture, svg.getvalue())
+    picture = file.with_suffix(".svg")
+    write_file(picture, report.as_svg(report.bracket_figure(result)))
     terminal.result(f"  written   {path(file)}   {path(picture)}")
 
 

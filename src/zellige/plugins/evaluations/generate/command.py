@@ -1,7 +1,6 @@
 """`zellige evaluate MODEL --generate`: samples of text or images, judged; along temperature and top-p,
 or network evaluations."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,19 +30,8 @@ DRAWN = (  # options that make the samples, and those that make of them the numb
     "best_of", "symmetries",
 )  # fmt: skip
 READ = (
-    "judge",
-    "samples",
-    "tokens",
-    "first",
-    "eos",
-    "long",
-    "context",
-    "reference",
-    "mauve",
-    "features",
-    "distances",
-    "cheats",
-)
+    "judge", "samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats",
+)  # fmt: skip
 
 
 @declared
@@ -162,9 +150,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
         )
         if figure is not None:
             files.append(folder / f"{stem}-{by}.svg")
-            svg = io.StringIO()
-            figure.savefig(svg, format="svg", metadata={"Date": None})
-            write_file(files[-1], svg.getvalue())
+            write_file(files[-1], report.as_svg(figure))
     terminal.result(f"  written   {'   '.join(map(path, files))}")
     if not request.samples:
         samples = path(folder / samples_name(request, chosen))
