@@ -1,6 +1,7 @@
 """What a task asks: puzzles solved, molecules valid, unique and new, counted on answers that are known."""
 
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,3 +127,13 @@ def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     assert "property: rings:2, of the valid ones" in printed
     with pytest.raises(InputError, match="name it by `classes`"):
         EvaluateSamples(guidances=(1.0,))
+
+
+@pytest.mark.usefixtures("molecules")
+def test_figures_of_a_kind_with_metrics_of_its_own():
+    """They show its first two; no figure is of perplexity or FID alone."""
+    words = "--count 4 --steps 4 --calls 2 4 --temperatures 0.5 1 --samplers ancestral"
+    assert cli.main(shlex.split(f"evaluate model --generate {words} --quiet --out figures")) == 0
+    for by, labels in (("calls", ("valid", "unique")), ("frontier", ("valid", "unique"))):
+        drawn = Path(f"figures/generate-molecules-{by}.svg").read_text()
+        assert all(f">{label}<" in drawn for label in labels)

@@ -23,7 +23,7 @@ SHOWN = {  # (across, up) of a frontier, (above, below) against calls
 
 
 def sweep_figure(points: Sequence[ScoredSet], real: ScoredSet | None, by: str, about: str = "") -> Figure | None:
-    """The figure of one kind of curves, "frontier" or "calls"; None where these points have none.
+    """The figure of one kind of curves, "frontier" or "calls"; None where these points have none, or one metric.
 
     Args:
         points, real: sets of samples, and real text or images.
@@ -32,11 +32,13 @@ def sweep_figure(points: Sequence[ScoredSet], real: ScoredSet | None, by: str, a
     curves = curves_of(points, by)
     if not curves:
         return None
-    measured = points[0].measures
-    kind = (
-        "images" if any(find(name).of_images for name in measured) else "text" if "perplexity" in measured else "rows"
-    )
-    metrics_shown = [find(name) for name in SHOWN[kind][by]]
+    measured = [*points[0].measures]
+    kind, pair = next(((kind, axes[by]) for kind, axes in SHOWN.items() if {*axes[by]} <= {*measured}), ("data", ()))
+    if not pair:  # a kind of data with metrics of its own: its first two
+        pair = tuple(measured[:2] if by == "calls" else measured[1::-1])
+    if len(pair) < 2:
+        return None
+    metrics_shown = [find(name) for name in pair]
     with matplotlib.rc_context(STYLE):
         fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {kind}", *metrics_shown)
     top = fig.axes[0]
