@@ -137,7 +137,7 @@ def draw(
     candidates = request.best_of or 1
     rows = min(request.count * max(len(request.labels or ()), 1) * candidates, request.batch)
     with threads_for(_operations(model.method, rows, candidates > 1)):
-        length = None if masked_text is None or inserts(model) else len(masked_text.fixed)
+        length = None if masked_text is None or masked_text.any_length or inserts(model) else len(masked_text.fixed)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
     if is_shared:
         samples = gather(process, samples)

@@ -11,10 +11,12 @@ time or a number of masks: one, or the blocks of BD3-LM.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from ..base.errors import InputError
 from ..base.waiting import at_hand
@@ -278,10 +280,25 @@ class Masked(Absorbing):
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come
                 first.
         """
+        return self._in_order(batch, when, batch.tokens).sum(-1)
+
+    def left_to_right(self, batch, target):
+        L = target.shape[1]
+        more = (0, -L % (self.block or L))  # the rest of the last block
+        mask = None if batch.mask is None else pad(batch.mask, more, value=True)
+        whole = replace(batch, tokens=pad(batch.tokens, more), mask=mask)
+        return self._in_order(whole, torch.arange(L + more[1], device=target.device), pad(target, more))[:, :L]
+
+    @property
+    def turns(self):
+        return 0 if self.time_conditioned else min(self.block or self.shape[0], self.shape[0])
+
+    def _in_order(self, batch: Batch, when: Tensor, target: Tensor) -> Tensor:
+        """-log p(target_i | all x_j that come before) of each position, 0 where it is given: (B, L) nats."""
         x, counted, device = batch.tokens, batch.counted, batch.tokens.device
         group, n = self.groups(batch)  # (B, L), (B, G)
         position = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
-        total = torch.zeros(len(x), dtype=torch.float64, device=device)
+        nats = torch.zeros(x.shape, dtype=torch.float64, device=device)
         turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
         for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
             row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
@@ -289,9 +306,10 @@ class Masked(Absorbing):
             at = later & (position[row] == turn)  # (R, L): the token whose turn it is
             x_t = batch_part.tokens.masked_fill(later, self.mask)
             h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
-            nll = cross_entropy(self.network, h, batch_part.tokens[at], exclude=self.mask)  # (N,)
-            total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
-        return total
+            nll = cross_entropy(self.network, h, target[row][at], exclude=self.mask)  # (N,)
+            part, column = at.nonzero().unbind(-1)
+            nats = nats.index_put((row[part], column), nll.double())  # RADD section 3.3
+        return nats
 
     def terms_of_steps(self, batch: Batch, times: Tensor, generator: Randomness = None) -> dict[str, Tensor]:
         """The bound of the model that steps through `times` (n + 1,) by numbers of masks, for a network without time

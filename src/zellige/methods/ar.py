@@ -126,3 +126,14 @@ class AR(Method):
             self.network, h, target, weight=None if weights is None else weights.to(h.dtype), exclude=spare
         )
         return where.sum(nll.double(), weighted=True)
+
+    @property
+    def turns(self):
+        return 1
+
+    def left_to_right(self, batch, target):
+        where = positions(batch.counted)
+        h = where.of(self.hidden(self.inputs(batch), None, batch))
+        spare = None if self.config.begin is None else self.vocabulary
+        nll = cross_entropy(self.network, h, where.of(target), exclude=spare).double()
+        return where.put(torch.zeros(target.shape, dtype=nll.dtype, device=nll.device), nll)

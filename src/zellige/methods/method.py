@@ -327,6 +327,21 @@ class Method(nn.Module):
         """Other estimators of -log p, by name; each gives (B,) nats."""
         return {}
 
+    @property
+    def turns(self) -> int:
+        """Network evaluations of `left_to_right`; 0: the method has no such likelihood."""
+        return 0
+
+    def left_to_right(self, batch: Batch, target: Tensor) -> Tensor:
+        """-log p(target_i | x_1 .. x_{i-1}) of each position, 0 where it is given: (B, L) nats, exact.
+
+        In a method of blocks the rest of the block is masked, and no texts are packed.
+
+        Args:
+            target: (B, L) tokens, those of the batch or others in their place.
+        """
+        raise InputError(f"{self.name} has no likelihood of a token given those on its left")
+
     def learned_quantities(self) -> dict[str, Tensor]:
         """Learned quantities of each token other than the network's, by name, (V,) each; empty for most methods.
 

@@ -2,7 +2,7 @@
 
     zellige.infill(model, "the quick _____ fox")            # ["the quick brown fox"]
     zellige.Infill(text="the quick _____ fox").run(model)   # Samples: texts, tokens, network evaluations, ...
-    zellige.infill(model, "the quick __* fox")              # a span of any length, of a model that inserts tokens (flexmdm)
+    zellige.infill(model, "the quick __* fox")              # a span of any length (flexmdm, ar, bd3lm)
 
 **The distribution.** The text is the beginning of a text of the model's own length. If the noise is a mask, positions
 after the text stay masked. A mask carries no information, so the spans have their conditional distribution given the
@@ -56,7 +56,7 @@ class Infill(Sampling):
         hidden=True,
     )
     mask_token: str = option(
-        "sign for one missing token (a character or a subword); __* stands for a span of any length (flexmdm)",
+        "sign for one missing token (a character or a subword); __* stands for a span of any length (flexmdm, ar, bd3lm)",
         default="_",
     )
 
@@ -125,6 +125,7 @@ class Infill(Sampling):
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a
         text that stands in the list again goes on counting."""
         from ..core.batch import by_length
+        from .gap import fill_gap
         from .masked_text import inserts
         from .samples import joined
 
@@ -137,15 +138,14 @@ class Infill(Sampling):
             first.append(occurrences[text] * per_text)
             occurrences[text] += 1
         parts, numbers = [], []
-        for group in by_length(
-            [len(text.fixed) for text in texts_with_masks], len(texts_with_masks) if classes == 1 else 1
-        ):
+        chosen = [text.any_length and not inserts(model) for text in texts_with_masks]  # among candidates
+        alone = classes > 1 or any(chosen)
+        for group in by_length([len(text.fixed) for text in texts_with_masks], 1 if alone else len(texts_with_masks)):
             seed = [(self.seed, first[i] + k) for i in group for k in range(per_text)]
-            request = self._sample(
-                fixed=[texts_with_masks[i].fixed for i in group], alone=True, count=self.count * len(group), seed=seed
-            )
-            samples = request.run(model, see)
-            length = None if inserts(model) else len(texts_with_masks[group[0]].fixed)
+            fixed = [texts_with_masks[i].fixed for i in group]
+            request = self._sample(fixed=fixed, alone=True, count=self.count * len(group), seed=seed)
+            samples = fill_gap(request, model, see) if chosen[group[0]] else request.run(model, see)
+            length = None if chosen[group[0]] or inserts(model) else len(fixed[0])
             texts = [
                 texts_with_masks[group[k // per_text]].fill(row, model.tokenizer)
                 for k, row in enumerate(samples.tokens)

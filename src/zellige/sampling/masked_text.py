@@ -38,7 +38,8 @@ class MaskedText:
     Attributes:
         parts: the given texts, and between two of them the number of masked tokens; 0: any number.
         fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the
-            text, of a model of texts of any length, or as many as fill the row, of a model of molecules.
+            text, of a model of texts of any length, or of a model of molecules as many as fill the row, but one after
+            a GAP.
     """
 
     parts: list[str | int]
@@ -77,17 +78,29 @@ class MaskedText:
         """The text with its spans filled from `tokens`; the given parts stay as they are."""
         return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
+    @property
+    def any_length(self) -> bool:
+        """Whether a span has any length."""
+        return GAP in self.fixed
+
 
 def inserts(model: Model) -> bool:
     """Return whether the model inserts tokens, so that a span may have any length."""
     return model.method.parameterization == "insertion"
 
 
+def writes_forward(model: Model) -> bool:
+    """Return whether the model writes from left to right, and its likelihood in this order is known."""
+    method = model.method
+    return method.turns > 0 and 0 < method.block < method.window
+
+
 def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> MaskedText:
     """Read a text with masked spans: each `mask_token` is one missing token, a character, a byte or a subword.
 
-    Two and a star, `__*`, are a span of any length, for a model that inserts tokens. For such a model the text is a
-    whole one: the token that ends its texts is added, if it was trained on documents.
+    Two and a star, `__*`, are a span of any length, for a model that inserts tokens or writes from left to right (`gap`;
+    there it is the only span). For a model that inserts, the text is a whole one: the token that ends its texts is
+    added, if it was trained on documents.
 
     Raises:
         InputError: nothing to fill, more than `length` tokens, a character that is not in the vocabulary, a span of any
@@ -95,14 +108,18 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
     """
     tokenizer, sign = model.tokenizer, re.escape(mask_token)
     spans = re.findall(rf"(?<!{sign}){sign}{sign}\*", text) if mask_token else []
-    if spans and not inserts(model):
+    if spans and not (inserts(model) or writes_forward(model)):
         raise InputError(
             f"{spans[0]} is a span of any length, and {model.method.name} keeps the length of a text; write one "
-            f"{mask_token} for each missing token, or use a model that inserts: flexmdm"
+            f"{mask_token} for each missing token, or use a model of flexmdm, ar or bd3lm, such as the included stories"
         )
     if len(spans) > 1:
         raise InputError(
             f"the text has {len(spans)} spans {spans[0]}; give one, and one {mask_token} for each other token"
+        )
+    if spans and not inserts(model) and mask_token in text.replace(spans[0], ""):
+        raise InputError(
+            f"the text has {spans[0]} and other gaps, and {model.method.name} writes from left to right; give one span alone"
         )
     if not mask_token or mask_token not in text:
         raise InputError(
@@ -135,5 +152,5 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
     if len(tokens) > length:
         raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
     if of(tokenizer).whole and tokenizer.separator is not None:
-        tokens += [tokenizer.separator] * (length - len(tokens))
+        tokens += [tokenizer.separator] * (1 if spans and not inserts(model) else length - len(tokens))
     return MaskedText(parts, tokens)

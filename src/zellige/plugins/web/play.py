@@ -166,7 +166,10 @@ def draw_request(asked: Draw, model: Model) -> Sample:
     if asked.chat and asked.text:
         return dataclasses.replace(request, prompt=asked.text, chat=True)
     if "_" in asked.text:
-        return dataclasses.replace(request, fixed=masked_text(model, asked.text, length).fixed, alone=True)
+        given = masked_text(model, asked.text, length)
+        if given.any_length:
+            raise InputError("the page fills a _ for each token; use zellige infill for a span of any length")
+        return dataclasses.replace(request, fixed=given.fixed, alone=True)
     return dataclasses.replace(request, prompt=asked.text or None)
 
 
