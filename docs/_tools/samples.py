@@ -51,11 +51,11 @@ RUBRIC = {
     "after the one before. (Grammar does not count here.)",
 }
 SHOWN = 3  # stories that a reader sees without a click
-# the first ten validation stories of at most 520 characters whose middle sentence can be left out; each `_` is one of its tokens
+# the first ten validation stories of at most 520 characters whose middle sentence can be left out
 GAPS = (
     (
         "Once upon a time, there was a wealthy man named Tom. He had a big house near a cliff. Tom liked to sort his many"
-        " toys into different boxes. One sunny day, Tom went outside to play with his toys.__________________ He had fun "
+        " toys into different boxes. One sunny day, Tom went outside to play with his toys.__*. He had fun "
         "playing with his cars, dolls, and balls. When it was time to go home, Tom sorted his toys back into their boxes."
         " He was happy to live in his big house near the cliff. And every day, he played with his toys and sorted them "
         "again and again."
@@ -63,20 +63,20 @@ GAPS = (
     (
         "Once upon a time, there was a cool cat named Tom. Tom loved to go for a jog in the park. Every day, he would put"
         " on his cool hat and go for a run. One sunny day, as Tom was jogging, he saw a big tree. He decided to turn "
-        "right and run around it._______________ Sam was also going for a jog in the park. Tom and Sam jogged together "
+        "right and run around it.__*. Sam was also going for a jog in the park. Tom and Sam jogged together "
         "every day. They would turn around the big tree, then sit under it to rest. They became best friends and had lots"
         " of fun in the cool park."
     ),
     (
         "Once upon a time, there was a long string. This string was very special. It lived in a big, pretty box. The "
         "string was very happy in the box. One day, a little boy found the box. He wanted to study the long "
-        "string.______________ The string was very happy to be with the little boy. The little boy and the string became "
+        "string.__*. The string was very happy to be with the little boy. The little boy and the string became "
         "best friends. They played all day and had lots of fun. The long string was very happy to have a friend. And they"
         " lived happily ever after."
     ),
     (
         "Once upon a time, there was a gifted bird named Blue. Blue could whistle the best songs in the forest. All the "
-        "other animals loved to hear Blue whistle. One day, Blue found a shiny black rock. It was coal.____________ Bunny"
+        "other animals loved to hear Blue whistle. One day, Blue found a shiny black rock. It was coal.__*. Bunny"
         " liked the coal and used it to draw pictures on the ground. Blue and Bunny had a fun day playing with the coal "
         "and whistling songs. All the animals in the forest came to see the pictures and hear Blue whistle. They all had "
         "a great time together."
@@ -84,41 +84,41 @@ GAPS = (
     (
         "Once upon a time, there was an adorable little dog named Max. Max loved to play with his gear. He had a ball, a "
         'bone, and a rope. Max played with his gear all day long. One day, Max saw a big cat. The cat said, "Bow to me, '
-        "little dog.\"_________________ The cat laughed and took Max's gear. Max went home without his gear. He was very "
+        "little dog.\"__*. The cat laughed and took Max's gear. Max went home without his gear. He was very "
         "sad. His owner tried to make him happy, but Max missed his gear too much. The cat never gave Max his gear back, "
         "and Max stayed sad."
     ),
     (
         "One day, a popular cat named Tom went for a walk. He saw a jar on the side of the road. Tom was curious, so he "
         'stepped closer to look at it. "Hey, Tom," said a bird named Sue. "What\'s in the jar?" Tom didn\'t know, so he '
-        'opened the jar. Out jumped a tiny frog!_____ "Thank you for letting me out," said the frog. "I will give you a '
+        'opened the jar. Out jumped a tiny frog!__*. "Thank you for letting me out," said the frog. "I will give you a '
         'wish." Tom and Sue looked at each other. They wished to be friends forever. The frog smiled and their wish came '
         "true. They were all very happy."
     ),
     (
         "Once upon a time, in a peaceful town, there was a big square. In the square, there were many kids who liked to "
         "play. They were very happy. One day, a little girl saw a puzzle on the ground. It had many square pieces. She "
-        "wanted to solve it.__________ They all worked together to solve the puzzle. They put the square pieces in the "
+        "wanted to solve it.__*. They all worked together to solve the puzzle. They put the square pieces in the "
         "right place. Soon, the puzzle was done. The kids were so happy and proud. They had a fun day in the peaceful "
         "town."
     ),
     (
         "One day, a cat and a dog were in a park. The cat was comfortable on a bench. The dog was near a grill. The dog "
         'said, "I want to play!" The cat looked at the dog and said, "Okay, let\'s play!" They played near the grill. The '
-        'dog ran fast and the cat jumped high.____ Then, the dog\'s tail hit the grill. "Ouch!" said the dog. The cat ran '
+        'dog ran fast and the cat jumped high.__*. Then, the dog\'s tail hit the grill. "Ouch!" said the dog. The cat ran '
         "to help. The cat gave the dog a soft slap on the back. The dog felt better. They went back to play and had a "
         "great day."
     ),
     (
         "Once upon a time, there was a little boat. The boat liked to go to the shore. One day, the boat saw a big load. "
-        "The load was heavy and uncomfortable. The boat wanted to help._____________ The load made the boat very "
+        "The load was heavy and uncomfortable. The boat wanted to help.__*. The load made the boat very "
         "uncomfortable. The boat felt slow and tired. In the end, the boat could not carry the load anymore. The boat "
         "stopped moving and stayed on the shore. The boat was sad and uncomfortable forever."
     ),
     (
         "Once upon a time, a kind girl named Lily went for a walk. She saw a pretty purse on the ground. Lily liked the "
         'purse and wanted to find who it belonged to. Lily asked her friends, "Do you know who lost this purse?" Her '
-        "friends did not know, but they all admired the purse._______ Finally, Lily found a sad lady who had lost her "
+        "friends did not know, but they all admired the purse.__*. Finally, Lily found a sad lady who had lost her "
         'purse. The lady was so happy when Lily gave it back to her. The lady said, "Thank you, kind girl!" Lily smiled '
         "and felt good for being helpful."
     ),
@@ -281,7 +281,7 @@ def texts(samples: dict[str, Any]) -> list[str]:
         parts += hidden(f"The other {len(SEEDS) - SHOWN} stories", stories[2 * SHOWN :])
     sentences = []
     for gap, text in zip(GAPS, samples["filled"], strict=True):
-        before, after = gap.split("_")[0], gap.split("_")[-1]
+        before, after = gap.split("__*.")
         middle = text.removeprefix(before).removesuffix(after)
         fits, *_ = read_by(said, text)
         shown = textwrap.fill(f"{escaped(before)}<b>{escaped(middle)}</b>{escaped(after)}", 112)
@@ -290,11 +290,11 @@ def texts(samples: dict[str, Any]) -> list[str]:
     return [
         *parts,
         "### A missing sentence: `stories`",
-        "One sentence was removed from each of ten stories of the validation split. The model wrote 32 candidates of as many "
-        "tokens after the text before the gap; the one after which the rest of the story is likeliest stands in bold. Does "
+        "One sentence was removed from each of ten stories of the validation split. The model wrote 64 candidates after the "
+        "text before the gap; the one that is likeliest together with the rest of the story stands in bold. Does "
         f"this sentence fit the text before and after it? {fitting} of {len(GAPS)} "
         f"{'does' if fitting == 1 else 'do'}. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
-        shell("zellige infill stories TEXT --seed 0     # with a _ for each token of the sentence"),
+        shell("zellige infill stories TEXT --seed 0     # with __*. for the sentence"),
         *sentences[: 2 * SHOWN],
         *hidden(f"The other {len(GAPS) - SHOWN} sentences", sentences[2 * SHOWN :]),
     ]

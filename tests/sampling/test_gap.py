@@ -40,17 +40,18 @@ def test_from_left_to_right(name):
     """Each token given those on its left, for itself and for others in its place, which have probability 1 together."""
     method, x = model_of(name).method, torch.randint(4, (3, 11), generator=torch.Generator().manual_seed(1))
     counted = torch.arange(11) >= torch.tensor([[0], [4], [7]])
-    own = method.left_to_right(Batch(x, counted), x)
+    own = method.left_to_right(Batch(x, counted), x)[0]
     for row, found, free in zip(x.tolist(), own, counted):
         assert torch.allclose(found, left(method, row).where(free, 0.0), atol=1e-5)
-    each = torch.stack([method.left_to_right(Batch(x), torch.full_like(x, token)) for token in range(4)])
+    each = method.left_to_right(Batch(x), *(torch.full_like(x, token) for token in range(4)))
     assert torch.allclose(each.neg().exp().sum(0), torch.ones_like(own))
-    assert torch.allclose(each.gather(0, x[None])[0], method.left_to_right(Batch(x), x))
+    assert torch.allclose(each.gather(0, x[None])[0], method.left_to_right(Batch(x), x)[0])
 
 
 @pytest.mark.parametrize(("name", "label"), [("ar", None), ("bd3lm", None), ("bd3lm", 2)])
 @torch.no_grad()
-def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label):
+def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label, monkeypatch):
+    monkeypatch.setattr(gap, "KEPT", 4)
     model = model_of(name, **({} if label is None else {"classes": 3}))
     model.tokenizer = Integers(4)  # the rules of Sudoku are no part of it
     room, classes = 16 - len(BEFORE) - len(AFTER), () if label is None else (label,)
@@ -67,12 +68,16 @@ def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label)
             cuts = [drawn.tokens[number][: len(BEFORE) + size] for size in range(1, room + 1)]
             cuts.sort(key=lambda cut: float(left(model.method, [*cut, AFTER[0]], label)[-1]))
             fillings += [[*cut, *AFTER] for cut in cuts[: gap.CUTS]]
+        first = lambda cut: float(left(model.method, [*cut, AFTER[0]], label)[len(BEFORE) :].sum())  # noqa: E731
+        every = sorted({tuple(filling[: -len(AFTER)]) for filling in fillings}, key=first)
+        assert len(every) > 4
+        fillings = [[*cut, *AFTER] for cut in every[:4]]
         nats = [float(left(model.method, filling, label)[len(BEFORE) :].sum()) for filling in fillings]
         assert row == fillings[min(range(len(nats)), key=nats.__getitem__)]
-        evaluations = (N + len({*map(tuple, fillings)})) * (1 if name == "ar" else 4)
+        evaluations = (N + 4) * (1 if name == "ar" else 4)
         assert found.calls[k] == sum(drawn.calls[number] for number in group) + evaluations
         sizes |= {len(filling) for filling in fillings}
-    assert len(sizes) > 2
+    assert len(sizes) > 1
 
 
 def test_no_filling_has_the_end_of_a_text(monkeypatch):

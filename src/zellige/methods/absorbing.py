@@ -280,25 +280,27 @@ class Masked(Absorbing):
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come
                 first.
         """
-        return self._in_order(batch, when, batch.tokens).sum(-1)
+        return self._in_order(batch, when, batch.tokens)[0].sum(-1)
 
-    def left_to_right(self, batch, target):
-        L = target.shape[1]
+    def left_to_right(self, batch, *targets):
+        L = batch.tokens.shape[1]
         more = (0, -L % (self.block or L))  # the rest of the last block
         mask = None if batch.mask is None else pad(batch.mask, more, value=True)
         whole = replace(batch, tokens=pad(batch.tokens, more), mask=mask)
-        return self._in_order(whole, torch.arange(L + more[1], device=target.device), pad(target, more))[:, :L]
+        forward = torch.arange(L + more[1], device=batch.tokens.device)
+        return self._in_order(whole, forward, *(pad(target, more) for target in targets))[..., :L]
 
     @property
     def turns(self):
         return 0 if self.time_conditioned else min(self.block or self.shape[0], self.shape[0])
 
-    def _in_order(self, batch: Batch, when: Tensor, target: Tensor) -> Tensor:
-        """-log p(target_i | all x_j that come before) of each position, 0 where it is given: (B, L) nats."""
+    def _in_order(self, batch: Batch, when: Tensor, *targets: Tensor) -> Tensor:
+        """-log p(target_i | all x_j that come before) of each position, 0 where it is given: (n, B, L) nats of n targets
+        (B, L)."""
         x, counted, device = batch.tokens, batch.counted, batch.tokens.device
         group, n = self.groups(batch)  # (B, L), (B, G)
         position = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
-        nats = torch.zeros(x.shape, dtype=torch.float64, device=device)
+        nats = torch.zeros(len(targets), *x.shape, dtype=torch.float64, device=device)
         turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
         for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
             row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
@@ -306,9 +308,10 @@ class Masked(Absorbing):
             at = later & (position[row] == turn)  # (R, L): the token whose turn it is
             x_t = batch_part.tokens.masked_fill(later, self.mask)
             h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
-            nll = cross_entropy(self.network, h, target[row][at], exclude=self.mask)  # (N,)
-            part, column = at.nonzero().unbind(-1)
-            nats = nats.index_put((row[part], column), nll.double())  # RADD section 3.3
+            part, column = at.nonzero().unbind(-1)  # (N,)
+            for number, target in enumerate(targets):  # RADD section 3.3
+                nll = cross_entropy(self.network, h, target[row[part], column], exclude=self.mask)  # (N,)
+                nats = nats.index_put((torch.full_like(part, number), row[part], column), nll.double())
         return nats
 
     def terms_of_steps(self, batch: Batch, times: Tensor, generator: Randomness = None) -> dict[str, Tensor]:

@@ -131,9 +131,9 @@ class AR(Method):
     def turns(self):
         return 1
 
-    def left_to_right(self, batch, target):
+    def left_to_right(self, batch, *targets):
         where = positions(batch.counted)
         h = where.of(self.hidden(self.inputs(batch), None, batch))
         spare = None if self.config.begin is None else self.vocabulary
-        nll = cross_entropy(self.network, h, where.of(target), exclude=spare).double()
-        return where.put(torch.zeros(target.shape, dtype=nll.dtype, device=nll.device), nll)
+        nats = [cross_entropy(self.network, h, where.of(target), exclude=spare).double() for target in targets]
+        return torch.stack([where.put(torch.zeros_like(batch.tokens, dtype=each.dtype), each) for each in nats])

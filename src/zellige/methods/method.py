@@ -332,13 +332,13 @@ class Method(nn.Module):
         """Network evaluations of `left_to_right`; 0: the method has no such likelihood."""
         return 0
 
-    def left_to_right(self, batch: Batch, target: Tensor) -> Tensor:
-        """-log p(target_i | x_1 .. x_{i-1}) of each position, 0 where it is given: (B, L) nats, exact.
+    def left_to_right(self, batch: Batch, *targets: Tensor) -> Tensor:
+        """-log p(target_i | x_1 .. x_{i-1}) of each position, 0 where it is given: (n, B, L) nats of n targets, exact.
 
         In a method of blocks the rest of the block is masked, and no texts are packed.
 
         Args:
-            target: (B, L) tokens, those of the batch or others in their place.
+            targets: (B, L) tokens each, those of the batch or others in their place.
         """
         raise InputError(f"{self.name} has no likelihood of a token given those on its left")
 

@@ -6,11 +6,15 @@ largest
 
     log p(s_1 | b, y_1 .. y_k)                                                                      (1)
 
-Of all these fillings the one is chosen that is likeliest together with the text after the gap, by
+Of these fillings the KEPT with the largest
 
-    log p(y_1 .. y_k, s | b)                                                                        (2)
+    log p(y_1 .. y_k, s_1 | b)                                                                      (2)
 
-Both are products of the model's predictions from left to right, inside a block too, so they are exact (RADD, arXiv
+are compared by the whole text after the gap: the one is chosen that is likeliest together with it, by
+
+    log p(y_1 .. y_k, s | b)                                                                        (3)
+
+All three are products of the model's predictions from left to right, inside a block too, so they are exact (RADD, arXiv
 2406.03736, section 3.3). The choice prefers short and usual fillings; it is no draw from p(y | b, s).
 """
 
@@ -33,6 +37,7 @@ from .trajectory import Frame, Trajectory
 
 SPAN = 32  # tokens of a gap at most
 CUTS = 2  # of a candidate
+KEPT = 32  # fillings that are compared by the whole text
 
 
 def fill_gap(request: Sample, model: Model, see: Callable[[Frame], None] | None = None) -> Samples:
@@ -54,15 +59,17 @@ def fill_gap(request: Sample, model: Model, see: Callable[[Frame], None] | None 
     trajectory = replace(request, fixed=[*before, *[-1] * room]).trajectory(model, number)
     candidates = collect(trajectory.frames(), see)
     began = time.perf_counter()
-    cuts = _cut(trajectory, candidates.tokens, len(before), after[0])
+    cuts = _cuts(trajectory, candidates.tokens, len(before), after[0])
     groups = [range(first, first + number) for first in range(0, len(cuts), number)]
-    fillings = [list(dict.fromkeys((*cut, *after) for k in group for cut in cuts[k])) for group in groups]
+    kept = [_kept([cuts[k] for k in group]) for group in groups]
+    fillings = [[(*cut, *after) for cut in of] for of in kept]
     chosen = [_likeliest(trajectory, group[0], rows, len(before)) for group, rows in zip(groups, fillings)]
+    evaluations = model.method.turns * model.method.passes
     return replace(
         candidates.take([group[0] for group in groups]),
         tokens=[[*row] for row in chosen],
         calls=[
-            sum(candidates.calls[k] for k in group) + (number + len(rows)) * model.method.turns * model.method.passes
+            sum(candidates.calls[k] for k in group) + (number + len(rows)) * evaluations
             for group, rows in zip(groups, fillings)
         ],
         expected_calls=None,
@@ -71,39 +78,47 @@ def fill_gap(request: Sample, model: Model, see: Callable[[Frame], None] | None 
 
 
 @torch.no_grad()
-def _cut(trajectory: Trajectory, rows: list[list[int]], begin: int, token: int) -> list[list[tuple[int, ...]]]:
-    """The ends of each candidate, whose gap begins at `begin`: up to where `token` is likeliest to follow (1).
+def _cuts(trajectory: Trajectory, rows: list[list[int]], begin: int, token: int) -> list[dict[tuple[int, ...], float]]:
+    """The ends of each candidate, whose gap begins at `begin`: up to where `token` is likeliest to follow (1); with the
+    nats of (2).
 
     None has a token that ends a text; a candidate that begins with it fills in nothing.
     """
     x = torch.tensor([[*row, token] for row in rows])
-    nats = _left_to_right(trajectory, x, begin, torch.full_like(x, token), range(len(x)))[:, begin + 1 :]
+    own, next_one = _left_to_right(trajectory, x, begin, range(len(x)), x, torch.full_like(x, token))
+    total = own.cumsum(-1)[:, begin:-1] + next_one[:, begin + 1 :]  # (N, room)
     end = end_token(trajectory.model.tokenizer, True)
-    ended = torch.zeros_like(nats, dtype=torch.bool) if end is None else x[:, begin:-1] == end
-    nats = nats.masked_fill(ended.cummax(-1).values, torch.inf)
-    best = nats.topk(min(CUTS, nats.shape[1]), largest=False)
-    sizes = [
-        [k + 1 for k, value in zip(*pair) if value < torch.inf] or [0]
-        for pair in zip(best.indices.tolist(), best.values.tolist())
-    ]
-    return [[tuple(row[: begin + k]) for k in of] for row, of in zip(rows, sizes)]
+    ended = torch.zeros_like(total, dtype=torch.bool) if end is None else x[:, begin:-1] == end
+    next_one = next_one[:, begin + 1 :].masked_fill(ended.cummax(-1).values, torch.inf)
+    best = next_one.topk(min(CUTS, next_one.shape[1]), largest=False)
+    cuts = []
+    for row, sizes, values, nats in zip(rows, best.indices.tolist(), best.values.tolist(), total.tolist()):
+        of = {tuple(row[: begin + k + 1]): nats[k] for k, value in zip(sizes, values) if value < torch.inf}
+        cuts.append(of or {tuple(row[:begin]): torch.inf})
+    return cuts
+
+
+def _kept(cuts: list[dict[tuple[int, ...], float]]) -> list[tuple[int, ...]]:
+    """The likeliest ends of all candidates of a sample, by (2)."""
+    nats = {cut: value for of in cuts for cut, value in of.items()}
+    return sorted(nats, key=nats.__getitem__)[:KEPT]
 
 
 @torch.no_grad()
 def _likeliest(trajectory: Trajectory, number: int, rows: list[tuple[int, ...]], begin: int) -> tuple[int, ...]:
-    """The likeliest of the fillings of sample `number`, from position `begin` on (2)."""
+    """The likeliest of the fillings of sample `number`, from position `begin` on (3)."""
     nats = [0.0] * len(rows)
     for group in by_length([len(row) for row in rows], len(rows)):
         x = torch.tensor([rows[k] for k in group])
-        values = _left_to_right(trajectory, x, begin, x, [number] * len(group)).sum(-1).tolist()
+        values = _left_to_right(trajectory, x, begin, [number] * len(group), x)[0].sum(-1).tolist()
         for k, value in zip(group, values):
             nats[k] = value
     return rows[min(range(len(rows)), key=nats.__getitem__)]
 
 
-def _left_to_right(trajectory: Trajectory, x: Tensor, begin: int, target: Tensor, numbers: Sequence[int]) -> Tensor:
-    """-log p(target_i | x_1 .. x_{i-1}) of samples `numbers` from position `begin` on, 0 before: (B, L) nats."""
+def _left_to_right(trajectory: Trajectory, x: Tensor, begin: int, numbers: Sequence[int], *targets: Tensor) -> Tensor:
+    """-log p(target_i | x_1 .. x_{i-1}) of texts of the samples `numbers`, 0 before position `begin`: (n, B, L) nats."""
     method, label = trajectory.model.method, trajectory.condition
-    counted = (torch.arange(x.shape[1]) >= begin).expand(x.shape)
+    device, counted = device_of(method), (torch.arange(x.shape[1]) >= begin).expand(x.shape)
     batch = Batch(x, counted, condition=None if label is None else label[list(numbers)])
-    return method.left_to_right(batch.to(device_of(method)), target.to(device_of(method))).cpu()
+    return method.left_to_right(batch.to(device), *(target.to(device) for target in targets)).cpu()
