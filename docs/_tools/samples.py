@@ -168,7 +168,7 @@ def text_command(name: str, seed: int) -> str:
 
 
 def infill_command(text: str) -> str:
-    return f"zellige infill stories {shlex.quote(text)} --seed 0"
+    return f"zellige infill stories {shlex.quote(text)} --best-of 128 --seed 0"
 
 
 def printed(command: str) -> str:
@@ -290,11 +290,12 @@ def texts(samples: dict[str, Any]) -> list[str]:
     return [
         *parts,
         "### A missing sentence: `stories`",
-        "One sentence was removed from each of ten stories of the validation split. The model wrote 64 candidates after the "
-        "text before the gap; the one that is likeliest together with the rest of the story stands in bold. Does "
-        f"this sentence fit the text before and after it? {fitting} of {len(GAPS)} "
-        f"{'does' if fitting == 1 else 'do'}. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
-        shell("zellige infill stories TEXT --seed 0     # with __*. for the sentence"),
+        "One sentence was removed from each of ten stories of the validation split. The model wrote 128 candidates of any "
+        "length after the text before the gap; the one that is likeliest together with the rest of the story stands in bold. "
+        "Two language models read these sentences and the real ones, shuffled and without their source. Does the sentence fit "
+        f"the text before and after it? {fitting} of {len(GAPS)} {'does' if fitting == 1 else 'do'}, they both say, and all real "
+        "ones do. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
+        shell("zellige infill stories TEXT --best-of 128 --seed 0     # with __*. for the sentence"),
         *sentences[: 2 * SHOWN],
         *hidden(f"The other {len(GAPS) - SHOWN} sentences", sentences[2 * SHOWN :]),
     ]
