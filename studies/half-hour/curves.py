@@ -25,7 +25,7 @@ NAMES = {
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3": "Muon",
     "train.optimizer=muon train.precision=bfloat16 train.lr=6e-3 train.decay=wsd": "Muon, wsd",
 }
-LENGTHS = {"": 1000, ", longer": 2000, ", longest": 5000, ", half an hour": 10_000}  # steps at most
+LENGTHS = {"": 130, ", longer": 300, ", longest": 1000, ", half an hour": 4000}  # seconds at most
 LOOKS = {
     "AdamW, float32": ("ink", (0, (1, 1.5))),
     "AdamW": LINES[0],
@@ -46,7 +46,7 @@ def read() -> dict[Panel, dict[tuple[str, int], Curve]]:
             curves[key].append((float(row["seconds"]), float(row["bound"])))
     panels = defaultdict[Panel, dict[tuple[str, int], Curve]](dict)
     for (text, method, variant, _, steps), curve in curves.items():
-        length = next(name for name, most in LENGTHS.items() if int(steps) <= most)
+        length = next(name for name, most in LENGTHS.items() if curve[-1][0] <= most)
         panels[text, method, length][variant, int(steps)] = curve
     return panels
 

@@ -108,7 +108,7 @@ def test_in_a_text(name):
             "ar",
             "the __*",
             {"best_of": 4},
-            "nothing stands after the span of any length; to continue a text, sample with",
+            "nothing stands after the span of any length; to continue a text, use zellige sample",
         ),
         ("ar", "the __* of", {}, "chosen among candidates by what stands after it; give `best_of`, e.g. 32"),
         (

@@ -22,7 +22,9 @@ from .pairing import Distribution, discrete_times, of_length
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 LOOK = 8  # steps of fixed shape from one look at whether all is finished to the next
-GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
+GAP = (
+    -3
+)  # in `fixed`: any number of tokens, where a sampler inserts (`insertion`) or candidates are cut (`sampling.gap`)
 
 Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 

@@ -50,13 +50,13 @@ def fill_gap(request: Sample, model: Model, see: Callable[[Frame], None] | None 
     at = row.index(GAP)
     before, after = row[:at], row[at + 1 :]
     if not after:
-        raise InputError("nothing stands after the span of any length; to continue a text, sample with `prompt`")
+        raise InputError("nothing stands after the span of any length; to continue a text, use zellige sample")
     if number == 1:
         raise InputError(
             "a span of any length is chosen among candidates by what stands after it; give `best_of`, e.g. 32"
         )
     room = min(SPAN, model.method.window - len(before) - len(after))
-    trajectory = replace(request, fixed=[*before, *[-1] * room]).trajectory(model, number)
+    trajectory = replace(request, fixed=[*before, *[-1] * room], length=None).trajectory(model, number)
     candidates = collect(trajectory.frames(), see)
     began = time.perf_counter()
     cuts = _cuts(trajectory, candidates.tokens, len(before), after[0])
@@ -119,6 +119,9 @@ def _likeliest(trajectory: Trajectory, number: int, rows: list[tuple[int, ...]],
 def _left_to_right(trajectory: Trajectory, x: Tensor, begin: int, numbers: Sequence[int], *targets: Tensor) -> Tensor:
     """-log p(target_i | x_1 .. x_{i-1}) of texts of the samples `numbers`, 0 before position `begin`: (n, B, L) nats."""
     method, label = trajectory.model.method, trajectory.condition
-    device, counted = device_of(method), (torch.arange(x.shape[1]) >= begin).expand(x.shape)
-    batch = Batch(x, counted, condition=None if label is None else label[list(numbers)])
-    return method.left_to_right(batch.to(device), *(target.to(device) for target in targets)).cpu()
+    device, counted, parts = device_of(method), torch.arange(x.shape[1]) >= begin, []
+    for rows in torch.arange(len(x)).split(trajectory.batch):
+        condition = None if label is None else label[torch.tensor(numbers)[rows]]
+        batch = Batch(x[rows], counted.expand(len(rows), -1), condition=condition)
+        parts.append(method.left_to_right(batch.to(device), *(target[rows].to(device) for target in targets)).cpu())
+    return torch.cat(parts, 1)
