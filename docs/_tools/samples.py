@@ -290,11 +290,11 @@ def texts(samples: dict[str, Any]) -> list[str]:
     return [
         *parts,
         "### A missing sentence: `stories`",
-        "One sentence was removed from each of ten stories of the validation split. The model wrote 128 candidates of any "
-        "length after the text before the gap; the one that is likeliest together with the rest of the story stands in bold. "
+        "One sentence was removed from each of ten stories of the validation split. The model wrote 128 candidates of up "
+        "to 32 tokens after the text before the gap; what is likeliest together with the rest of the story stands in bold. "
         "Two language models read these sentences and the real ones, shuffled and without their source. Does the sentence fit "
-        f"the text before and after it? {fitting} of {len(GAPS)} {'does' if fitting == 1 else 'do'}, they both say, and all real "
-        "ones do. (`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
+        f"the text before and after it? Both say that {fitting} of {len(GAPS)} fit, and that all real ones do. "
+        "(`GAPS` in `docs/_tools/samples.py` has the ten texts.)",
         shell("zellige infill stories TEXT --best-of 128 --seed 0     # with __*. for the sentence"),
         *sentences[: 2 * SHOWN],
         *hidden(f"The other {len(GAPS) - SHOWN} sentences", sentences[2 * SHOWN :]),

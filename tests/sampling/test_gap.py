@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,9 +10,10 @@ import torch
 import zellige
 from sampling.test_calls import model_of
 from sampling.test_generate import model as of_letters
-from zellige import InputError
+from zellige import InputError, Net
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Integers
+from zellige.methods import METHODS, build
 from zellige.samplers.sampler import GAP
 from zellige.sampling import gap
 from zellige.sampling.gap import fill_gap
@@ -58,7 +60,15 @@ def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label,
     request = zellige.Sample(
         fixed=[[*BEFORE, GAP, *AFTER]], alone=True, count=2, best_of=N, seed=3, steps=8, classes=classes
     )
+    rows, network = [], model.method.network
+    for entry in ("features", "extend"):
+        evaluate, i = getattr(network, entry), int(entry == "extend")
+        count = lambda *given, of=evaluate, i=i, **more: (rows.append(len(given[i])), of(*given, **more))[1]  # noqa: E731
+        monkeypatch.setattr(network, entry, count)
     found = fill_gap(request, model)
+    if name == "bd3lm":  # a step of ar has another entry
+        assert sum(rows) == sum(found.calls)
+
     drawn = zellige.Sample(fixed=[*BEFORE, *[-1] * room], alone=True, count=2 * N, seed=3, steps=8, classes=classes)
     drawn, sizes = drawn.run(model), set()
     for k, row in enumerate(found.tokens):
@@ -74,22 +84,39 @@ def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label,
         fillings = [[*cut, *AFTER] for cut in every[:4]]
         nats = [float(left(model.method, filling, label)[len(BEFORE) :].sum()) for filling in fillings]
         assert row == fillings[min(range(len(nats)), key=nats.__getitem__)]
-        evaluations = (N + 4) * (1 if name == "ar" else 4)
-        assert found.calls[k] == sum(drawn.calls[number] for number in group) + evaluations
+        if name == "ar":
+            assert found.calls[k] == sum(drawn.calls[number] for number in group) + N + 4
         sizes |= {len(filling) for filling in fillings}
     assert len(sizes) > 1
 
 
 def test_no_filling_has_the_end_of_a_text(monkeypatch):
+    """Candidates that begin with it are left out, and where all do, nothing is filled in."""
     model = model_of("ar")
     model.tokenizer = Integers(4)
     request = zellige.Sample(fixed=[[2, 0, GAP, 3, 1]], alone=True, count=30, best_of=2, seed=1)
     assert any(1 in row[2:-2] for row in fill_gap(request, model).tokens)
     monkeypatch.setattr(gap, "end_token", lambda *_: 1)
-    found = fill_gap(request, model).tokens
-    assert not any(1 in row[2:-2] for row in found)
-    assert [2, 0, 3, 1] in found  # both candidates begin with it
-    assert all(row[:2] == [2, 0] and row[-2:] == [3, 1] for row in found)
+    candidates = zellige.Sample(fixed=[2, 0, *[-1] * 12], alone=True, count=60, seed=1).run(model).tokens
+    begin = [row[2] == 1 for row in candidates]
+    assert {0, 1, 2} == {sum(pair) for pair in zip(begin[::2], begin[1::2])}
+    for k, row in enumerate(fill_gap(request, model).tokens):
+        assert 1 not in row[2:-2]
+        assert (row == [2, 0, 3, 1]) == (begin[2 * k] and begin[2 * k + 1])
+        assert (row[:2], row[-2:]) == ([2, 0], [3, 1])
+
+
+@pytest.mark.parametrize("name", ["ar", "bd3lm"])
+def test_near_the_end_of_the_network_and_with_a_length(name):
+    model = model_of(name)
+    model.tokenizer = Integers(4)
+    full = [2, 0, 3, 1, 1, 0, 2, 3, GAP, 3, 0, 2, 1, 2, 0, 1]  # one token is left
+    (row,) = fill_gap(zellige.Sample(fixed=[full], alone=True, best_of=5), model).tokens
+    assert len(row) == 16
+    assert (row[:8], row[9:]) == (full[:8], full[9:])
+    request = zellige.Sample(fixed=[[2, GAP, 3, 0]], alone=True, count=20, best_of=2)
+    longest = [max(map(len, fill_gap(replace(request, length=n), model).tokens)) for n in (5, None)]
+    assert longest[0] <= 5 < longest[1]
 
 
 @pytest.mark.parametrize("name", ["ar", "bd3lm"])
@@ -124,6 +151,7 @@ def test_in_a_text(name):
             "the text has __* and other gaps, and bd3lm writes from left to right",
         ),
         ("bd3lm", "the __* of __*", {"best_of": 4}, "the text has 2 spans __*; give one"),
+        ("bd3lm", "the __*", {}, "nothing stands after the span of any length; to continue a text, use zellige sample"),
         (
             "mdlm",
             "the __* of",
@@ -143,7 +171,12 @@ def test_what_cannot_be_filled(name, text, options, message):
         zellige.infill(of_letters(name=name), text, **options)
 
 
-def test_a_method_without_that_likelihood_says_so():
-    model = model_of("udlm")
-    with pytest.raises(InputError, match="udlm has no likelihood of a token given those on its left"):
-        model.method.left_to_right(Batch(torch.zeros(1, 4, dtype=torch.long)), torch.zeros(1, 4, dtype=torch.long))
+@pytest.mark.parametrize("options", [{"time": True}, {"process": "uniform"}, {"prediction": "score"}])
+def test_blocks_without_that_likelihood(options):
+    m, net = of_letters(name="bd3lm"), Net(layers=1, hidden=16, heads=2, length=24)
+    m.method = build("bd3lm", 27, net, METHODS["bd3lm"].Config(block=8, **options))
+    with pytest.raises(InputError, match="span of any length, and this bd3lm has no likelihood from left to right"):
+        zellige.infill(m, "the __* of", best_of=4)
+    x = torch.zeros(1, 8, dtype=torch.long)
+    with pytest.raises(InputError, match="bd3lm has no likelihood of a token given those on its left"):
+        m.method.left_to_right(Batch(x), x)

@@ -282,36 +282,38 @@ class Masked(Absorbing):
         """
         return self._in_order(batch, when, batch.tokens)[0].sum(-1)
 
+    @property
+    def reads_forward(self):
+        return not self.time_conditioned
+
     def left_to_right(self, batch, *targets):
+        if self.time_conditioned:
+            return super().left_to_right(batch, *targets)
         L = batch.tokens.shape[1]
-        more = (0, -L % (self.block or L))  # the rest of the last block
+        more = (0, -L % (self.block or L))  # the rest of the last block, masked in all turns
         mask = None if batch.mask is None else pad(batch.mask, more, value=True)
         whole = replace(batch, tokens=pad(batch.tokens, more), mask=mask)
-        forward = torch.arange(L + more[1], device=batch.tokens.device)
-        return self._in_order(whole, forward, *(pad(target, more) for target in targets))[..., :L]
-
-    @property
-    def turns(self):
-        return 0 if self.time_conditioned else min(self.block or self.shape[0], self.shape[0])
+        return self._in_order(whole, torch.arange(L + more[1], device=batch.tokens.device), *targets)
 
     def _in_order(self, batch: Batch, when: Tensor, *targets: Tensor) -> Tensor:
-        """-log p(target_i | all x_j that come before) of each position, 0 where it is given: (n, B, L) nats of n targets
-        (B, L)."""
-        x, counted, device = batch.tokens, batch.counted, batch.tokens.device
-        group, n = self.groups(batch)  # (B, L), (B, G)
+        """-log p(target_i | all x_j that come before) at the positions of n targets (B, L), 0 where a token is given:
+        (n, B, L) nats. The batch may be longer."""
+        x, counted, L = batch.tokens, batch.counted, targets[0].shape[1]
+        group, _ = self.groups(batch)  # (B, L)
         position = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
-        nats = torch.zeros(len(targets), *x.shape, dtype=torch.float64, device=device)
-        turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
+        nats = torch.zeros(len(targets), len(x), L, dtype=torch.float64, device=x.device)
+        last = position.masked_fill(~counted, -1)[:, :L].amax(-1, keepdim=True)  # (B, 1): its last turn
+        turns = torch.arange(int(last.max()) + 1, device=x.device) <= last  # (B, largest block)
         for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
             row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
             batch_part, later = batch.take(row), counted[row] & (position[row] >= turn)
-            at = later & (position[row] == turn)  # (R, L): the token whose turn it is
+            at = (later & (position[row] == turn))[:, :L]  # (R, L): the token whose turn it is
             x_t = batch_part.tokens.masked_fill(later, self.mask)
-            h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
-            part, column = at.nonzero().unbind(-1)  # (N,)
+            h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[:, :L][at]  # (N, D)
+            part, column = at.nonzero().unbind(-1)
             for number, target in enumerate(targets):  # RADD section 3.3
                 nll = cross_entropy(self.network, h, target[row[part], column], exclude=self.mask)  # (N,)
-                nats = nats.index_put((torch.full_like(part, number), row[part], column), nll.double())
+                nats[number, row[part], column] = nll.double()
         return nats
 
     def terms_of_steps(self, batch: Batch, times: Tensor, generator: Randomness = None) -> dict[str, Tensor]:

@@ -128,8 +128,8 @@ class AR(Method):
         return where.sum(nll.double(), weighted=True)
 
     @property
-    def turns(self):
-        return 1
+    def reads_forward(self):
+        return True
 
     def left_to_right(self, batch, *targets):
         where = positions(batch.counted)

@@ -328,14 +328,14 @@ class Method(nn.Module):
         return {}
 
     @property
-    def turns(self) -> int:
-        """Network evaluations of `left_to_right`; 0: the method has no such likelihood."""
-        return 0
+    def reads_forward(self) -> bool:
+        """Whether the method has `left_to_right`."""
+        return False
 
     def left_to_right(self, batch: Batch, *targets: Tensor) -> Tensor:
         """-log p(target_i | x_1 .. x_{i-1}) of each position, 0 where it is given: (n, B, L) nats of n targets, exact.
 
-        In a method of blocks the rest of the block is masked, and no texts are packed.
+        In a method of blocks the tokens after i in its block are masked. No texts are packed.
 
         Args:
             targets: (B, L) tokens each, those of the batch or others in their place.

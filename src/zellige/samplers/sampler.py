@@ -22,9 +22,8 @@ from .pairing import Distribution, discrete_times, of_length
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 LOOK = 8  # steps of fixed shape from one look at whether all is finished to the next
-GAP = (
-    -3
-)  # in `fixed`: any number of tokens, where a sampler inserts (`insertion`) or candidates are cut (`sampling.gap`)
+# in `fixed`, any number of tokens: where a sampler inserts (`insertion`), or candidates are cut (`sampling.gap`)
+GAP = -3
 
 Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 

@@ -139,6 +139,10 @@ class Infill(Sampling):
             occurrences[text] += 1
         parts, numbers = [], []
         chosen = [text.any_length and not inserts(model) for text in texts_with_masks]  # among candidates
+        if any(chosen) and (self.best_of or 1) == 1:
+            raise InputError(
+                "a span of any length is chosen among candidates by what stands after it; give `best_of`, e.g. 32"
+            )
         alone = classes > 1 or any(chosen)
         for group in by_length([len(text.fixed) for text in texts_with_masks], 1 if alone else len(texts_with_masks)):
             seed = [(self.seed, first[i] + k) for i in group for k in range(per_text)]

@@ -37,9 +37,9 @@ class MaskedText:
 
     Attributes:
         parts: the given texts, and between two of them the number of masked tokens; 0: any number.
-        fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the
-            text, of a model of texts of any length, or of a model of molecules as many as fill the row, but one after
-            a GAP.
+        fixed: the tokens, -1 where one is masked, GAP where any number is missing. Behind them stands, of a model that
+            inserts and was trained on documents, the token that ends the text; of molecules, as many such tokens as fill
+            the row (one, if candidates are cut: `gap`).
     """
 
     parts: list[str | int]
@@ -92,14 +92,14 @@ def inserts(model: Model) -> bool:
 def writes_forward(model: Model) -> bool:
     """Return whether the model writes from left to right, and its likelihood in this order is known."""
     method = model.method
-    return method.turns > 0 and 0 < method.block < method.window
+    return method.reads_forward and 0 < method.block < method.window
 
 
 def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> MaskedText:
     """Read a text with masked spans: each `mask_token` is one missing token, a character, a byte or a subword.
 
     Two and a star, `__*`, are a span of any length, for a model that inserts tokens or writes from left to right (`gap`;
-    there it is the only span). For a model that inserts, the text is a whole one: the token that ends its texts is
+    then there is no other span). For a model that inserts, the text is a whole one: the token that ends its texts is
     added, if it was trained on documents.
 
     Raises:
@@ -109,9 +109,11 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
     tokenizer, sign = model.tokenizer, re.escape(mask_token)
     spans = re.findall(rf"(?<!{sign}){sign}{sign}\*", text) if mask_token else []
     if spans and not (inserts(model) or writes_forward(model)):
+        name, block = model.method.name, 0 < model.method.block < model.method.window
+        why = f"this {name} has no likelihood from left to right" if block else f"{name} keeps the length of a text"
         raise InputError(
-            f"{spans[0]} is a span of any length, and {model.method.name} keeps the length of a text; write one "
-            f"{mask_token} for each missing token, or use a model of flexmdm, ar or bd3lm, such as the included stories"
+            f"{spans[0]} is a span of any length, and {why}; write one {mask_token} for each missing token, or use a model "
+            "of flexmdm, ar or bd3lm, such as the included stories"
         )
     if len(spans) > 1:
         raise InputError(
@@ -149,8 +151,11 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
             tokens.append(-1)
     end = end_token(tokenizer, True) if inserts(model) and trained_on_documents(model) else None
     tokens += [] if end is None else [end]
+    cut = bool(spans) and not inserts(model)
+    if of(tokenizer).whole and tokenizer.separator is not None:
+        tokens += [tokenizer.separator] * (1 if cut else length - len(tokens))
     if len(tokens) > length:
         raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
-    if of(tokenizer).whole and tokenizer.separator is not None:
-        tokens += [tokenizer.separator] * (1 if spans and not inserts(model) else length - len(tokens))
+    if cut and tokens[-1] == GAP:
+        raise InputError("nothing stands after the span of any length; to continue a text, use zellige sample")
     return MaskedText(parts, tokens)
