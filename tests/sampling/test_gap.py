@@ -50,6 +50,11 @@ def test_from_left_to_right(name):
     assert torch.allclose(each.gather(0, x[None])[0], method.left_to_right(Batch(x), x)[0])
 
 
+def test_of_one_block_it_is_the_likelihood_in_that_order():
+    method, x = model_of("mdlm").method, torch.randint(4, (3, 16), generator=torch.Generator().manual_seed(2))
+    assert torch.allclose(method.left_to_right(Batch(x), x)[0].sum(-1), method.estimators()["forward"](Batch(x)))
+
+
 @pytest.mark.parametrize(("name", "label"), [("ar", None), ("bd3lm", None), ("bd3lm", 2)])
 @torch.no_grad()
 def test_of_the_candidates_the_likeliest_together_with_what_follows(name, label, monkeypatch):

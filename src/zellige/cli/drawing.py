@@ -103,7 +103,6 @@ def draw(
     out = _out(chosen.out)
     with terminal.one_note():
         model = load(terminal, chosen.run, command, chosen)
-        from ..sampling.masked_text import inserts
         from ..sampling.samples import gather
         from ..show import kinds
         from ..show.kinds.modality import FILMS
@@ -137,7 +136,7 @@ def draw(
     candidates = request.best_of or 1
     rows = min(request.count * max(len(request.labels or ()), 1) * candidates, request.batch)
     with threads_for(_operations(model.method, rows, candidates > 1)):
-        length = None if masked_text is None or masked_text.any_length or inserts(model) else len(masked_text.fixed)
+        length = None if masked_text is None else masked_text.length(model)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
     if is_shared:
         samples = gather(process, samples)

@@ -62,6 +62,7 @@ class AR(Method):
         if begin is not None and not 0 <= begin < vocabulary:
             raise InputError(f"`begin` is {begin}; it must be a token of 0 to {vocabulary - 1:,}")
         self.begin = vocabulary if begin is None else begin
+        self.unused = None if begin is None else vocabulary  # an output that no token has
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -120,10 +121,9 @@ class AR(Method):
         """Sum of -log p(x_i | x_1 .. x_{i-1}) over the positions `at` (B, L) bool of each sequence: (B,) nats."""
         where = positions(at)
         h = where.of(self.hidden(self.inputs(batch), None, batch))
-        spare = None if self.config.begin is None else self.vocabulary
         target, weights = where.of(batch.tokens), where.weights(None)
         nll = cross_entropy(
-            self.network, h, target, weight=None if weights is None else weights.to(h.dtype), exclude=spare
+            self.network, h, target, weight=None if weights is None else weights.to(h.dtype), exclude=self.unused
         )
         return where.sum(nll.double(), weighted=True)
 
@@ -134,6 +134,5 @@ class AR(Method):
     def left_to_right(self, batch, *targets):
         where = positions(batch.counted)
         h = where.of(self.hidden(self.inputs(batch), None, batch))
-        spare = None if self.config.begin is None else self.vocabulary
-        nats = [cross_entropy(self.network, h, where.of(target), exclude=spare).double() for target in targets]
+        nats = [cross_entropy(self.network, h, where.of(target), exclude=self.unused).double() for target in targets]
         return torch.stack([where.put(torch.zeros_like(batch.tokens, dtype=each.dtype), each) for each in nats])

@@ -126,7 +126,6 @@ class Infill(Sampling):
         text that stands in the list again goes on counting."""
         from ..core.batch import by_length
         from .gap import fill_gap
-        from .masked_text import inserts
         from .samples import joined
 
         texts_with_masks = self.masked_texts(model)
@@ -138,18 +137,19 @@ class Infill(Sampling):
             first.append(occurrences[text] * per_text)
             occurrences[text] += 1
         parts, numbers = [], []
-        chosen = [text.any_length and not inserts(model) for text in texts_with_masks]  # among candidates
-        if any(chosen) and (self.best_of or 1) == 1:
+        any_cut = any(text.cut for text in texts_with_masks)
+        if any_cut and (self.best_of or 1) == 1:
             raise InputError(
                 "a span of any length is chosen among candidates by what stands after it; give `best_of`, e.g. 32"
             )
-        alone = classes > 1 or any(chosen)
-        for group in by_length([len(text.fixed) for text in texts_with_masks], 1 if alone else len(texts_with_masks)):
+        most = 1 if classes > 1 or any_cut else len(texts_with_masks)
+        for group in by_length([len(text.fixed) for text in texts_with_masks], most):
             seed = [(self.seed, first[i] + k) for i in group for k in range(per_text)]
             fixed = [texts_with_masks[i].fixed for i in group]
             request = self._sample(fixed=fixed, alone=True, count=self.count * len(group), seed=seed)
-            samples = fill_gap(request, model, see) if chosen[group[0]] else request.run(model, see)
-            length = None if chosen[group[0]] or inserts(model) else len(fixed[0])
+            first_text = texts_with_masks[group[0]]
+            samples = fill_gap(request, model, see) if first_text.cut else request.run(model, see)
+            length = first_text.length(model)
             texts = [
                 texts_with_masks[group[k // per_text]].fill(row, model.tokenizer)
                 for k, row in enumerate(samples.tokens)

@@ -39,11 +39,13 @@ class MaskedText:
         parts: the given texts, and between two of them the number of masked tokens; 0: any number.
         fixed: the tokens, -1 where one is masked, GAP where any number is missing. Behind them stands, of a model that
             inserts and was trained on documents, the token that ends the text; of molecules, as many such tokens as fill
-            the row (one, if candidates are cut: `gap`).
+            the row (one, if `cut`).
+        cut: whether a span has any length, and candidates for it are cut (`gap`).
     """
 
     parts: list[str | int]
     fixed: list[int]
+    cut: bool = False
 
     def pieces(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, bool]]:
         """The text with its spans filled from `tokens`, in pieces: (text, whether it was filled in).
@@ -78,21 +80,14 @@ class MaskedText:
         """The text with its spans filled from `tokens`; the given parts stay as they are."""
         return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
-    @property
-    def any_length(self) -> bool:
-        """Whether a span has any length."""
-        return GAP in self.fixed
+    def length(self, model: Model) -> int | None:
+        """Number of tokens of the filled text; None where it is not known before."""
+        return None if self.cut or inserts(model) else len(self.fixed)
 
 
 def inserts(model: Model) -> bool:
     """Return whether the model inserts tokens, so that a span may have any length."""
     return model.method.parameterization == "insertion"
-
-
-def writes_forward(model: Model) -> bool:
-    """Return whether the model writes from left to right, and its likelihood in this order is known."""
-    method = model.method
-    return method.reads_forward and 0 < method.block < method.window
 
 
 def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> MaskedText:
@@ -108,9 +103,10 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
     """
     tokenizer, sign = model.tokenizer, re.escape(mask_token)
     spans = re.findall(rf"(?<!{sign}){sign}{sign}\*", text) if mask_token else []
-    if spans and not (inserts(model) or writes_forward(model)):
-        name, block = model.method.name, 0 < model.method.block < model.method.window
-        why = f"this {name} has no likelihood from left to right" if block else f"{name} keeps the length of a text"
+    cut, name = bool(spans) and not inserts(model), model.method.name
+    in_blocks = 0 < model.method.block < model.method.window  # it writes from left to right
+    if cut and not (in_blocks and model.method.reads_forward):
+        why = f"this {name} has no likelihood from left to right" if in_blocks else f"{name} keeps the length of a text"
         raise InputError(
             f"{spans[0]} is a span of any length, and {why}; write one {mask_token} for each missing token, or use a model "
             "of flexmdm, ar or bd3lm, such as the included stories"
@@ -119,9 +115,9 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
         raise InputError(
             f"the text has {len(spans)} spans {spans[0]}; give one, and one {mask_token} for each other token"
         )
-    if spans and not inserts(model) and mask_token in text.replace(spans[0], ""):
+    if cut and mask_token in text.replace(spans[0], ""):
         raise InputError(
-            f"the text has {spans[0]} and other gaps, and {model.method.name} writes from left to right; give one span alone"
+            f"the text has {spans[0]} and other gaps, and {name} writes from left to right; give one span alone"
         )
     if not mask_token or mask_token not in text:
         raise InputError(
@@ -151,11 +147,10 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
             tokens.append(-1)
     end = end_token(tokenizer, True) if inserts(model) and trained_on_documents(model) else None
     tokens += [] if end is None else [end]
-    cut = bool(spans) and not inserts(model)
     if of(tokenizer).whole and tokenizer.separator is not None:
         tokens += [tokenizer.separator] * (1 if cut else length - len(tokens))
     if len(tokens) > length:
         raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
     if cut and tokens[-1] == GAP:
         raise InputError("nothing stands after the span of any length; to continue a text, use zellige sample")
-    return MaskedText(parts, tokens)
+    return MaskedText(parts, tokens, cut)

@@ -167,7 +167,7 @@ def draw_request(asked: Draw, model: Model) -> Sample:
         return dataclasses.replace(request, prompt=asked.text, chat=True)
     if "_" in asked.text:
         given = masked_text(model, asked.text, length)
-        if given.any_length:
+        if given.cut:
             raise InputError("the page fills a _ for each token; use zellige infill for a span of any length")
         return dataclasses.replace(request, fixed=given.fixed, alone=True)
     return dataclasses.replace(request, prompt=asked.text or None)
