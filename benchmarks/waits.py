@@ -2,19 +2,22 @@
 
 python benchmarks/waits.py [--only WORDS]
 
+With --compile a graph counts as one operation.
+
 A wait is an operation whose result the host has to read before it can go on: a number, or a shape. Each takes the time
 that the GPU has still to compute, and an operation some microseconds to start: on a fast GPU a small step is both.
 """
 
 import argparse
 import contextlib
+import statistics
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import measure
 from zellige import Batch
@@ -22,7 +25,7 @@ from zellige.base import waiting
 from zellige.core.random import Streams
 from zellige.methods import METHODS, build
 from zellige.nn import Net
-from zellige.samplers import find, run
+from zellige.samplers import captured, find, run
 from zellige.samplers.sampler import LOOK
 from zellige.training.order import StepSeeds
 
@@ -146,12 +149,34 @@ def training_step(case: str) -> Counted:
     return counted
 
 
-def sampling_steps(case: str) -> list[Counted]:
+@contextlib.contextmanager
+def as_graphs(method: Any) -> Iterator[None]:
+    """Sample as with `--compile`, without compiling: a graph is one operation, and nothing is counted inside."""
+
+    def compiled(step: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        def graph(*args: Any) -> Any:
+            torch.empty(0)  # one operation in its place
+            with _disable_current_modes():
+                return step(*args)
+
+        return graph
+
+    before, captured.compiled, method.compiles = captured.compiled, compiled, True
+    method._compiled = {entry: getattr(method.network, entry) for entry in ("features", "extend", "advance")}
+    captured.captured.cache_clear()
+    try:
+        yield
+    finally:
+        captured.compiled, method.compiles = before, False
+        captured.captured.cache_clear()
+
+
+def sampling_steps(case: str, graphs: bool = False) -> list[Counted]:
     """Each step of eight texts."""
     name, sampler_name, options, steps = SAMPLED[case]
     method = method_of(name, TRAINED[name]).eval()
     counts: list[Counted] = []
-    with as_on_a_gpu():
+    with as_on_a_gpu(), as_graphs(method) if graphs else contextlib.nullcontext():
         sampler = find(sampler_name)(**options)
         times = sampler.times(method, steps)
         host = times if times.ndim > 1 else None  # several numbers are for Python to read: `run` leaves them there
@@ -177,15 +202,19 @@ def most_in(waits: list[int], steps: int) -> int:
 def rows(chosen: Callable[[str], bool]) -> Iterator[tuple]:
     for case in filter(chosen, TRAINED):
         counted = training_step(case)
-        yield f"training, {case}", counted.waits.total(), counted.operations.total(), names(counted.waits)
+        yield f"training, {case}", counted.waits.total(), counted.operations.total(), "", names(counted.waits)
     for case in filter(chosen, SAMPLED):
         steps = sampling_steps(case)
-        operations = [counted.operations.total() for counted in steps]
+        operations, around = (
+            round(statistics.mean(counted.operations.total() for counted in of))
+            for of in (steps, sampling_steps(case, graphs=True))
+        )
         waits = sum((counted.waits for counted in steps), Count())
         yield (
             f"sampling, {case}",
             f"{sum(waits_of(steps)) / len(steps):.2f} (at most {most_in(waits_of(steps), LOOK)} in {LOOK})",
-            round(sum(operations) / len(operations)),
+            operations,
+            around,
             names(waits),
         )
 
@@ -199,7 +228,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="words of the steps: bd3lm")
     options = parser.parse_args()
     table = list(rows(lambda case: all(word in case for word in options.only)))
-    measure.show(table, ("step", "waits", "operations", "of them"))
+    measure.show(table, ("step", "waits", "operations", "with --compile", "waits by name"))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import torch
 
 import zellige
 from zellige import Batch, Data, Net, Train, evaluate
-from zellige.core.random import Counter
+from zellige.base import waiting
+from zellige.core.random import Counter, Streams
 from zellige.methods import METHODS, build
 from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import load_tensors
@@ -134,6 +135,24 @@ def test_compiled_and_without_waiting(case, device):
             compiled(batch, randomness).sum().backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize(
+    "device", [pytest.param("cpu", marks=pytest.mark.compile), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+@pytest.mark.parametrize("case, sampler", [("mdlm", "first_hitting"), ("bd3lm", "blockwise"), ("ar", "left_to_right")])
+def test_a_step_of_sampling_is_one_graph(case, sampler, device, monkeypatch):
+    """`compile` makes the whole step one graph, on the CPU only where it is made to compute as a GPU does: the same
+    texts."""
+    here, there = (method.double().eval() for method in pair(case, device))
+    there.compute_in("float32", compile=True)
+
+    def texts(method, at):
+        return [state.x.cpu() for state in run(find(sampler)(), method, (4, L), 3, generator=Streams(range(4), at))]
+
+    plain = texts(here, "cpu")
+    monkeypatch.setattr(waiting, "READABLE", ())
+    assert all(map(torch.equal, texts(there, device), plain))
 
 
 @device

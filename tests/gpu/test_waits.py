@@ -60,6 +60,15 @@ def test_in_eight_steps_of_sampling(case, waits):
     assert waits.most_in(counts, LOOK) <= SAMPLED[case]
 
 
+@pytest.mark.parametrize("case", SAMPLED)
+def test_around_a_graph(case, waits):
+    """A step with `--compile` starts few operations beside its graph, and waits no more often; the first begins a text."""
+    counts = waits.sampling_steps(case, graphs=True)[1:]
+    assert waits.most_in(waits.waits_of(counts), LOOK) <= SAMPLED[case]
+    operations = sum(counted.operations.total() for counted in counts) / len(counts)
+    assert operations < (10 if case.split()[0] in ("mdlm", "udlm", "sedd") else 60)
+
+
 def test_what_is_a_wait(waits):
     x = torch.arange(4)
     for read in (

@@ -1,10 +1,9 @@
-"""Steps that compile whole: of training and of sampling, in one graph, once, without waiting for the device.
+"""Steps of training that compile whole: in one graph, once, without waiting for the device.
 
 `pytest -m compile`; in every test only what is quick.
 """
 
 import contextlib
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zellige import methods, samplers
+from zellige import methods
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.random import Counter
@@ -186,24 +185,6 @@ def test_a_step_of_many_states_away_from_the_cpu(case, monkeypatch):
         "meta"
     }
     assert any(str(node.target) == {"mdlm": "zellige.cross_entropy.default"}.get(case, "scan") for node in nodes)
-
-
-@pytest.mark.compile
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("ar", "bd3lm", "flexmdm"))])
-def test_a_step_of_sampling(case):
-    method, sampler = build(case), samplers.find("ancestral")()
-    state = sampler.init(method, (B, L), generator=Counter(5))
-    times = sampler.times(method, 10)
-
-    def step(state, t, s, number):
-        return sampler.step(method, state, t, s, Counter(77, number))
-
-    compiled, other = whole(step), state
-    with torch.no_grad():
-        for number, (t, s) in enumerate(itertools.pairwise(times)):
-            state = step(state, t, s, torch.tensor(number))
-            other = compiled(other, t, s, torch.tensor(number))
-            assert torch.equal(state.x, other.x)
 
 
 def test_what_waits_is_seen():

@@ -1,4 +1,5 @@
-"""Sampling steps of fixed shape, as on a device whose values are waited for: the same texts and evaluations."""
+"""Sampling steps of fixed shape, as on a device whose values are waited for: the same texts and evaluations, also in
+one graph."""
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from zellige import methods, samplers
 from zellige.base import waiting
 from zellige.core.random import Streams
 from zellige.nn import Net
-from zellige.samplers import run
+from zellige.samplers import captured, run
 
 V, B, L = 11, 5, 24
 NET = Net(layers=2, hidden=32, heads=2, length=L, conv=3)
@@ -76,6 +77,56 @@ def test_the_same_texts(case, given, monkeypatch):
         else:
             assert torch.equal(other.calls, state.calls)
     assert len(there[-1].x.unique()) > 2
+
+
+QUICK = "one order", "left to right, up to a token"
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """The graphs that are made. As a CUDA graph does, each writes its results to one place."""
+    made = []
+
+    def record(graph, inputs):
+        made.append(graph)
+        places = []
+
+        def start(*inputs):
+            results = graph(*inputs)
+            places.extend(result.clone() for result in results[len(places) :])
+            return [place.copy_(result) for place, result in zip(places, results, strict=True)]
+
+        return start
+
+    monkeypatch.setattr(waiting, "READABLE", ())
+    monkeypatch.setattr(captured, "HOW", {"fullgraph": True, "backend": record})  # which lets no step read a value
+    for start_afresh in (captured.captured.cache_clear, torch._dynamo.reset):
+        start_afresh()
+    yield made
+    for start_afresh in (captured.captured.cache_clear, torch._dynamo.reset):
+        start_afresh()
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["free", "given"])
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c in QUICK else pytest.mark.compile) for c in CASES])
+def test_one_graph_for_all_steps(case, given, graphs):
+    """In blocks one for the first of them, which has no context, and one for the others."""
+    name, config, sampler, options, steps = CASES[case]
+    method, sampler = build(name, config), samplers.find(sampler)(**options)
+    method._compiled = {entry: getattr(method.network, entry) for entry in ("extend", "advance")}  # as they are
+
+    fixed = (BEGUN if sampler.grows else GIVEN) if given else None
+
+    def states(compiles):
+        method.compiles, streams = compiles, Streams(range(B))
+        return [*run(sampler, method, (B, L), steps, fixed=fixed, generator=streams)], streams.calls
+
+    (plain, calls), (compiled, counted) = states(False), states(True)
+    for state, other in zip(plain, compiled, strict=True):
+        assert torch.equal(other.x, state.x)
+        assert torch.equal(other.calls, state.calls)
+    assert torch.equal(counted, calls)
+    assert len(graphs) == (2 if name == "bd3lm" else 1)
 
 
 def test_many_states_are_computed_where_they_are_drawn_alone():

@@ -42,7 +42,8 @@ class Loading:
         "precision of matrix products; tf32 needs a GPU, int8 a CPU", default="float32"
     )
     compile: bool = option(
-        "torch.compile the network; about a minute at the start, faster for long work", default=False
+        "torch.compile the network, on a GPU each step of sampling; a minute or two at the start, faster for long work",
+        default=False,
     )
     head: str | None = option("head for the sampler speculative; a folder from zellige train speculative", default=None)
     base: str | None = option("for a tuned model: folder of its base, if it has moved", default=None)

@@ -180,9 +180,21 @@ class Streams:
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
         words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
-        self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
-        self.rows: Tensor | None = None  # all of them
-        self.uses: Tensor | int = 1  # by how much a call raises the counter of each
+        self._set((words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0]), None, 1)
+
+    def _set(self, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor | None, uses: Tensor | int) -> None:
+        self.key, self.calls = key, calls
+        self.rows = rows  # of these; None: all of them
+        self.uses = uses  # by how much a call raises the counter of each
+
+    @classmethod
+    def at(
+        cls, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor | None = None, uses: Tensor | int = 1
+    ) -> "Streams":
+        """Streams with these values of their attributes: key (B,) each, calls (B,), rows (N,), uses (N,)."""
+        streams = cls.__new__(cls)
+        streams._set(key, calls, rows, uses)
+        return streams
 
     def __len__(self) -> int:
         return len(self.calls if self.rows is None else self.rows)
@@ -197,6 +209,11 @@ class Streams:
         subset.uses = uses if at is None else uses * at
         subset.rows = rows if self.rows is None else self.rows[rows]
         return subset
+
+    def counted(self) -> tuple[Tensor, Tensor]:
+        """Return `rows` and `uses` (N,) each."""
+        rows = torch.arange(len(self), device=self.calls.device) if self.rows is None else self.rows
+        return rows, self.uses if isinstance(self.uses, Tensor) else torch.full_like(rows, self.uses)
 
     def count(self) -> None:
         """Count one call of each sequence without drawing numbers."""

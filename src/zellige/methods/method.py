@@ -27,9 +27,10 @@ from ..core.random import Counter, Randomness, uniform
 from ..core.schedule import CLEAN, as_time
 from ..nn.attention import documents
 from ..nn.block import Net
+from ..nn.compiler import require_compiler
 from ..nn.int8 import count_weights, is_quantized, quantize
 from ..nn.network import build_network
-from ..nn.precision import PRECISIONS, lower, products, require_compiler
+from ..nn.precision import PRECISIONS, lower, products
 
 ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has a value
 
@@ -357,7 +358,7 @@ class Method(nn.Module):
     # ---------------------------------------------------------------------------------- asking the network
     @arguments.checked
     def compute_in(self, precision: str, compile: bool = False) -> Self:
-        """Set the precision of the network's matrix products; with `compile` torch compiles its hidden states.
+        """Set the precision of the network's matrix products; `compile` compiles the network.
 
         For sampling and evaluation; training has `train.precision` and `train.compile`. Computations on the network's
         outputs stay in float64.
@@ -366,7 +367,8 @@ class Method(nn.Module):
             precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums
                 in float32 (elsewhere it is float32); "bfloat16" rounds the weights; "int8", on a CPU, rounds those of
                 linear layers, and each row of their inputs, for good.
-            compile: the first network evaluations of each kind take a minute or so.
+            compile: by torch.compile, and on a GPU whole steps of sampling (`samplers.captured`). The first of each
+                kind take a minute or so.
         """
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)

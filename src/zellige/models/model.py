@@ -332,7 +332,8 @@ def load(
             last.
         precision: of the network's matrix products: "bfloat16", "tf32", "int8" on a CPU, or that of its weights
             (`Method.compute_in`). A model that was saved in int8 is in int8.
-        compile: torch.compile the network: a minute or so at the start, for much work.
+        compile: torch.compile the network; on a GPU each step of sampling is one graph, where the sampler allows it. It
+            takes a minute or two at the start.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
         base: of a tuned model, where its base is now, if not where it was.

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..base.errors import InputError
-from ..base.waiting import at_hand
+from ..base.waiting import at_hand, fixed
 
 CHUNK = 128  # queries at one time, or one block if that is longer
 TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones
@@ -442,14 +442,24 @@ class Cache:
         layers = ([y[rows] for y in of] for of in (self.keys, self.values, self.tails))
         keys, values, tails = map(tuple, layers)
         valid = self.valid[rows]
-        return Cache(keys, values, tails, valid, self.place[rows], ragged=self.ragged and not bool(valid.all()))
+        return Cache(keys, values, tails, valid, self.place[rows], ragged=self.ragged and has_gaps(valid))
 
     def last(self, count: int) -> "Cache":
         """Only the last positions: the window of a text that passes the trained length. Positions go on counting."""
         start = max(len(self) - count, 0)
         keys, values = (tuple(y[:, :, start:] for y in of) for of in (self.keys, self.values))
         valid = self.valid[:, start:].contiguous()
-        return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and not bool(valid.all()))
+        return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and has_gaps(valid))
+
+    def padded(self, count: int) -> "Cache":
+        """The same with `count` positions, those that it lacks first, not valid: so its size does not change as it
+        grows."""
+        if len(self) == count and not self.rooms and self.ragged:
+            return self
+        new = count - len(self)
+        keys, values = (tuple(F.pad(y, (0, 0, new, 0)).contiguous() for y in of) for of in (self.keys, self.values))
+        tails = tuple(y.detach().contiguous() for y in self.tails)
+        return Cache(keys, values, tails, F.pad(self.valid, (new, 0)), self.place, ragged=True)
 
     @property
     def seen(self) -> Tensor | None:
@@ -468,6 +478,11 @@ class Cache:
         """Memory of one layer, before n new positions."""
         room = self.rooms[i] if self.free(n) else None
         return Past(self.keys[i], self.values[i], self.tails[i], room, self.end - len(self), self.end)
+
+
+def has_gaps(valid: Tensor) -> bool:
+    """Return whether some positions are not `valid` (B, P), or may be, where no value is read."""
+    return fixed() or not bool(valid.all())
 
 
 @dataclass(frozen=True)
@@ -600,7 +615,7 @@ def remembered(
     if cache is not None:
         valid, place, ragged = torch.cat((cache.valid, valid), 1), place + cache.place, cache.ragged
     keys, values, tails = zip(*layers)
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return Cache(keys, values, tails, valid, place, ragged=ragged)
     if cache is not None and cache.free(n):
         rooms, end = cache.rooms, cache.end + n

@@ -5,17 +5,12 @@ is set, by `float32_products` and by nothing else.
 """
 
 import contextlib
-import os
-import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
-
-from ..base.errors import InputError
 
 PRECISIONS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "int8": None}  # None: that of the weights
 _MATRICES = (nn.Linear, nn.Conv1d, nn.Conv2d)
@@ -33,13 +28,6 @@ def lower(network: nn.Module, dtype: torch.dtype) -> None:
     for module in network.modules():
         if isinstance(module, _MATRICES):
             module.to(dtype)
-
-
-def require_compiler() -> None:
-    """InputError where torch.compile has no C++ compiler, which it needs for a GPU as well."""
-    name = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(name) is None:
-        raise InputError(f"`compile` needs a C++ compiler, and there is no {name}; install it, or leave `compile` out")
 
 
 def products(device: torch.device, precision: str | None) -> contextlib.AbstractContextManager[Any]:

@@ -31,6 +31,7 @@ from ..base.waiting import fixed
 from ..core import random
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
+from .captured import captures
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, continuous_distribution, irreversible, not_absorbing, of_length
@@ -174,7 +175,8 @@ class Blockwise(InBlocks, Growing):
     def _begin(self, method: Diffusion, state: State, new: int, generator: Randomness) -> State:
         """Start the block of the next `new` tokens. Its context is read, unless it is given in all texts."""
         look = not fixed() or state.memory.steps >= LOOK
-        state, (_, _, window) = begin(state, new, look), self.layout(method)
+        graph = captures(method)
+        state, (_, _, window) = begin(state, new, look, graph), self.layout(method)
         memory: Growth = state.memory
         rows, end = memory.rows, memory.end
         if len(rows) == 0:
@@ -188,7 +190,10 @@ class Blockwise(InBlocks, Growing):
         given = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(position)), value=-1)
         shape = (len(rows), end - start)
         inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows, memory.open)
-        inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=state.context)
+        context = state.context  # of one size for all blocks where a graph is to read it
+        if context is not None and graph:
+            context = context.padded(window - method.block)
+        inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=context)
         return replace(state, memory=replace(state.memory, inner=inner))
 
     def _read(self, method: Diffusion, state: State, window: int) -> State:

@@ -20,6 +20,8 @@ from ..core import random
 from ..core.random import Randomness
 from ..methods.ar import AR
 from ..methods.method import Method
+from ..nn.attention import Cache
+from .captured import captured, captures
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
 from .pairing import AUTOREGRESSION
 from .sampler import LOOK, Exactness, State, check
@@ -73,33 +75,53 @@ class LeftToRight(Growing):
     def step(self, method: AR, state, t, s, generator=None):
         memory: Growth = state.memory
         if memory.begin >= memory.free:
-            state, h = self._read(method, state)
-            state = replace(state, x=self._written(method, state, h, generator))
+            part, calls = self._read(method, state)
+            streams = random.of_rows(generator, memory.rows, ~part.fixed[:, 0] if fixed() else None)
+            graph = captures(method) and part.context is not None and part.x.shape[1] == 1
+            part = (captured(self._next) if graph else self._next)(method, part, t, s, streams)
+            x = state.x.clone()
+            x[memory.rows, memory.begin] = part.memory
+            memory = replace(memory, read=memory.end)
+            state = replace(state, x=x, context=part.context, calls=calls, memory=memory)
         follows = self.ending.token is not None and method.begin < method.vocabulary
         state = close(state, replace(self.ending, next_text=method.begin if follows else None))
-        return begin(state, 1, look=not fixed() or memory.end % LOOK == 0)
-
-    def _written(self, method: AR, state: State, h: Tensor, generator: Randomness) -> Tensor:
-        """The texts (B, N) with their next token, drawn from the hidden states h (R, D) where it is free."""
-        memory, x = state.memory, state.x.clone()
-        rows, at = memory.rows, ~state.fixed[memory.rows, memory.begin]
-        if not fixed():
-            rows = rows[at]
-            x[rows, memory.begin] = random.categorical(method.next(h[at]), random.of_rows(generator, rows))
-            return x
-        at = at if memory.open is None else at & memory.open
-        token = random.categorical(method.next(h), random.of_rows(generator, rows, at))
-        x[rows, memory.begin] = torch.where(at, token, x[rows, memory.begin])
-        return x
+        return begin(state, 1, not fixed() or memory.end % LOOK == 0, captures(method))
 
     def _read(self, method: AR, state: State) -> tuple[State, Tensor]:
-        """Extend the context by all tokens so far, and return the hidden states (R, D) after the last of them."""
-        memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
-        x = pad(state.x[memory.rows], (1, 0), value=method.begin)
-        window = window_of(method, self.window)
-        more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
+        """Extend the context by the tokens so far, but the last of them (R, n), which are those of the result; and count
+        the calls (B,).
+
+        The memory of the result is the token (R,) that comes next; it is `fixed` (R, 1) where it is given.
+        """
+        memory, context, calls = state.memory, state.context, state.calls
+        rows, window = memory.rows, window_of(method, self.window)
+        x = pad(state.x[rows], (1, 0), value=method.begin)
+        given = state.fixed[rows, memory.begin]
+        given = given if memory.open is None else given | ~memory.open
+        condition = None if state.condition is None else state.condition[rows]
+        part = State(x, given[:, None], rows, context, state.x[rows, memory.begin], condition)
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
-            h, context = method.advance(context, x[:, piece], **more)
-            asked = ~state.fixed[memory.rows, piece.stop - 1] | (piece.stop >= window)  # given ones are read with it
-            context, calls = context.last(window - 1), calls.index_add(0, memory.rows, memory.written * asked)
-        return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.end)), h[:, -1]
+            asked = ~state.fixed[rows, piece.stop - 1] | (piece.stop >= window)  # given ones are read with it
+            calls = calls.index_add(0, rows, memory.written * asked)
+            part = replace(part, x=x[:, piece])
+            if piece.stop < memory.end:
+                part = replace(part, context=self._advance(method, part)[1])
+        return part, calls
+
+    def _advance(self, method: AR, part: State) -> tuple[Tensor, Cache]:
+        """Hidden states (R, D) after the last token of x (R, n), and the context with these tokens."""
+        more, size = {} if part.condition is None else {"condition": part.condition}, window_of(method, self.window) - 1
+        h, context = method.advance(part.context, part.x, **more)
+        context = context.last(size)
+        return h[:, -1], context.padded(size) if captures(method) else context  # one size, for a graph
+
+    def _next(self, method: AR, part: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
+        """Read x (R, n), and draw the token after it where it is not given."""
+        h, context = self._advance(method, part)
+        token, at = part.memory, ~part.fixed[:, 0]
+        if fixed():
+            token = torch.where(at, random.categorical(method.next(h), generator), token)
+        else:
+            rows = at.nonzero()[:, 0]
+            token = token.index_copy(0, rows, random.categorical(method.next(h[at]), random.of_rows(generator, rows)))
+        return replace(part, context=context, memory=token)

@@ -17,6 +17,7 @@ from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
 from ..core.random import Randomness, Streams
 from ..methods.method import Method
+from .captured import captured
 from .guide import Truncated, Truncation
 from .pairing import Distribution, discrete_times, of_length
 
@@ -440,12 +441,14 @@ def run(
     yield state
     method = sampler.truncated(method)
     unread, finished = _unread(sampler, method, state.x, generator), False
+    graph = unread and method.compiles and not sampler.grows  # those have graphs for their parts
+    step = captured(sampler.step) if graph else sampler.step
     for number, (t, s) in enumerate(itertools.pairwise(times)):
         if unread and not sampler.grows and number % LOOK == 0:
             finished = not bool((method.process.movable(state.x) & ~state.fixed).any())
         if not finished:
             with fixed_shapes(unread):
-                state = sampler.step(method, state, t, s, generator)
+                state = step(method, state, t, s, generator)
         yield state
 
 

@@ -15,6 +15,7 @@ from ..base.errors import InputError
 from ..core.batch import Batch
 from ..core.random import Randomness
 from ..methods.method import Method
+from ..nn.compiler import compiled
 from ..show.numbers import counted
 
 CHECKED = (0, 10, 100, 1000)  # steps since the start or the resumption
@@ -29,22 +30,9 @@ def compile_step(
 
     It raises InputError where PyTorch cannot compile it.
     """
-    from torch._dynamo.exc import TorchDynamoException  # with the compiler, which takes two seconds
-
     options: Any = {"fallback_random": True} if backend == "inductor" else None
-    compiled_loss = torch.compile(_loss, dynamic=False, backend=backend, options=options)
-
-    def loss(batch: Batch, randomness: Randomness) -> Tensor:
-        try:
-            return compiled_loss(method.for_step(randomness), batch, randomness)
-        except TorchDynamoException as problem:
-            why = str(getattr(problem, "inner_exception", problem)).strip().splitlines()
-            raise InputError(
-                f"PyTorch {torch.__version__} cannot compile the step of this model on this device "
-                f"({why[0] if why else type(problem).__name__}); leave out `compile`, or take another version"
-            ) from problem
-
-    return loss
+    compiled_loss = compiled(_loss, dynamic=False, backend=backend, options=options)
+    return lambda batch, randomness: compiled_loss(method.for_step(randomness), batch, randomness)
 
 
 def _loss(method: Method, batch: Batch, randomness: Randomness) -> Tensor:
