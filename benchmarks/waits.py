@@ -163,12 +163,12 @@ def as_graphs(method: Any) -> Iterator[None]:
 
     before, captured.compiled, method.compiles = captured.compiled, compiled, True
     method._compiled = {entry: getattr(method.network, entry) for entry in ("features", "extend", "advance")}
-    captured.captured.cache_clear()
+    captured._captured.cache_clear()
     try:
         yield
     finally:
         captured.compiled, method.compiles = before, False
-        captured.captured.cache_clear()
+        captured._captured.cache_clear()
 
 
 def sampling_steps(case: str, graphs: bool = False) -> list[Counted]:

@@ -140,7 +140,9 @@ def test_compiled_and_without_waiting(case, device):
 @pytest.mark.parametrize(
     "device", [pytest.param("cpu", marks=pytest.mark.compile), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
-@pytest.mark.parametrize("case, sampler", [("mdlm", "first_hitting"), ("bd3lm", "blockwise"), ("ar", "left_to_right")])
+@pytest.mark.parametrize(
+    ("case", "sampler"), [("mdlm", "first_hitting"), ("bd3lm", "blockwise"), ("ar", "left_to_right")]
+)
 def test_a_step_of_sampling_is_one_graph(case, sampler, device, monkeypatch):
     """`compile` makes the whole step one graph, on the CPU only where it is made to compute as a GPU does: the same
     texts."""

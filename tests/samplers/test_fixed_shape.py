@@ -8,6 +8,7 @@ from zellige import methods, samplers
 from zellige.base import waiting
 from zellige.core.random import Streams
 from zellige.nn import Net
+from zellige.nn.precision import float32_products
 from zellige.samplers import captured, run
 
 V, B, L = 11, 5, 24
@@ -99,11 +100,11 @@ def graphs(monkeypatch):
         return start
 
     monkeypatch.setattr(waiting, "READABLE", ())
-    monkeypatch.setattr(captured, "HOW", {"fullgraph": True, "backend": record})  # which lets no step read a value
-    for start_afresh in (captured.captured.cache_clear, torch._dynamo.reset):
+    monkeypatch.setattr(captured, "RECORDED", {"fullgraph": True, "backend": record})  # which lets no step read a value
+    for start_afresh in (captured._captured.cache_clear, torch._dynamo.reset):
         start_afresh()
     yield made
-    for start_afresh in (captured.captured.cache_clear, torch._dynamo.reset):
+    for start_afresh in (captured._captured.cache_clear, torch._dynamo.reset):
         start_afresh()
 
 
@@ -121,12 +122,46 @@ def test_one_graph_for_all_steps(case, given, graphs):
         method.compiles, streams = compiles, Streams(range(B))
         return [*run(sampler, method, (B, L), steps, fixed=fixed, generator=streams)], streams.calls
 
-    (plain, calls), (compiled, counted) = states(False), states(True)
+    (compiled, counted), (plain, calls) = states(True), states(False)
     for state, other in zip(plain, compiled, strict=True):
         assert torch.equal(other.x, state.x)
         assert torch.equal(other.calls, state.calls)
     assert torch.equal(counted, calls)
     assert len(graphs) == (2 if name == "bd3lm" else 1)
+
+
+def test_a_graph_has_the_precision_of_its_method(monkeypatch):
+    """A graph has no setting of its own: products in TF32 are its caller's."""
+    method, seen = build("mdlm", {}), []
+
+    def compiled(step, **how):
+        def start(*inputs):
+            seen.append(torch.get_float32_matmul_precision())
+            return step(*inputs)
+
+        return start
+
+    monkeypatch.setattr(waiting, "READABLE", ())
+    monkeypatch.setattr(captured, "compiled", compiled)
+    monkeypatch.setattr(method, "_in_precision", lambda device: float32_products(tf32=True))
+    method.compiles = True
+    list(run(samplers.find("fixed_order")(per_step=12), method, (B, L), None, generator=Streams(range(B))))
+    assert seen == 2 * ["high"]
+
+
+@torch.no_grad()
+def test_a_context_of_one_size():
+    """Padded in front: what is read is the same, and no more than a text needs."""
+    method = build("ar", {})
+    _, cache = method.advance(None, torch.tensor([[3, 1, 4]]))
+    padded = cache.padded(7)
+    assert len(padded) == 7
+    assert padded.valid.tolist() == [4 * [False] + 3 * [True]]
+    assert padded.padded(7) is padded
+    assert not padded.keys[0].requires_grad
+    (h, longer), (plain, _) = (method.advance(of, torch.tensor([[5]])) for of in (padded, cache))
+    torch.testing.assert_close(h, plain, rtol=1e-12, atol=1e-12)
+    assert len(longer) == 8
 
 
 def test_many_states_are_computed_where_they_are_drawn_alone():

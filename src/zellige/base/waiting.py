@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 READABLE = ("cpu",)  # devices whose values are at hand; the others are waited for
-_thread: Any = threading.local()
+
+
+class _Thread(threading.local):
+    """What holds in this thread: whether shapes are fixed, and the count of `at_most`."""
+
+    def __init__(self) -> None:
+        self.fixed, self.most = False, None
+
+
+_thread: Any = _Thread()
 
 
 def at_hand(x: Tensor) -> bool:
@@ -23,12 +32,12 @@ def at_hand(x: Tensor) -> bool:
 
 def fixed() -> bool:
     """Return whether no shape may depend on a value: in a compiled step, and within `fixed_shapes`."""
-    return torch.compiler.is_compiling() or getattr(_thread, "fixed", False)
+    return torch.compiler.is_compiling() or _thread.fixed
 
 
 def most_positions() -> int | None:
     """Return the count of `at_most`; None outside of it."""
-    return getattr(_thread, "most", None)
+    return _thread.most
 
 
 def fixed_shapes(on: bool = True) -> contextlib.AbstractContextManager[None]:
@@ -44,7 +53,7 @@ def at_most(count: int) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _set(name: str, value: object) -> Iterator[None]:
-    before = getattr(_thread, name, None)
+    before = getattr(_thread, name)
     setattr(_thread, name, value)
     try:
         yield

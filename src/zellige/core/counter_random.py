@@ -188,9 +188,7 @@ class Streams:
         self.uses = uses  # by how much a call raises the counter of each
 
     @classmethod
-    def at(
-        cls, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor | None = None, uses: Tensor | int = 1
-    ) -> "Streams":
+    def at(cls, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor, uses: Tensor) -> "Streams":
         """Streams with these values of their attributes: key (B,) each, calls (B,), rows (N,), uses (N,)."""
         streams = cls.__new__(cls)
         streams._set(key, calls, rows, uses)

@@ -452,9 +452,8 @@ class Cache:
         return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and has_gaps(valid))
 
     def padded(self, count: int) -> "Cache":
-        """The same with `count` positions, those that it lacks first, not valid: so its size does not change as it
-        grows."""
-        if len(self) == count and not self.rooms and self.ragged:
+        """Padded in front to `count` positions, the new ones not valid; so a growing cache keeps one size."""
+        if len(self) == count and not self.rooms and self.ragged and not self.keys[0].requires_grad:
             return self
         new = count - len(self)
         keys, values = (tuple(F.pad(y, (0, 0, new, 0)).contiguous() for y in of) for of in (self.keys, self.values))

@@ -10,6 +10,8 @@ import torch
 
 from ..base.errors import InputError
 
+LIMIT = 64  # graphs of a step, for different models, options and sizes in one process; PyTorch's own limit is 8
+
 
 def require_compiler() -> None:
     """InputError where torch.compile has no C++ compiler, which it needs for a GPU as well."""
@@ -24,13 +26,15 @@ def compiled(step: Callable[..., Any], **how: Any) -> Callable[..., Any]:
     Args:
         how: as `torch.compile` takes it.
     """
-    from torch._dynamo.exc import TorchDynamoException  # with the compiler, which takes two seconds
+    from torch._dynamo import config  # with the compiler, which takes two seconds
+    from torch._dynamo.exc import TorchDynamoException
 
     graph = torch.compile(step, **how)
 
     def call(*args: Any) -> Any:
         try:
-            return graph(*args)
+            with config.patch(recompile_limit=LIMIT):
+                return graph(*args)
         except TorchDynamoException as problem:
             why = str(getattr(problem, "inner_exception", problem)).strip().splitlines()
             raise InputError(

@@ -98,7 +98,7 @@ class Linear(Packs, nn.Linear):
 
 def product(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     """x W' + b, as `torch.nn.functional.linear`: x (*, K), W (N, K), b (N,) -> (*, N)."""
-    if able and _is_large(x, W) and _is_plain(x, W):
+    if able and _is_plain(x, W) and _is_large(x, W):  # first what makes no size a guard of a graph
         return _Product.apply(x, W, b)
     return F.linear(x, W, b)
 
@@ -124,13 +124,13 @@ def _packable(x: Tensor, W: Tensor) -> bool:
     entries, dtype = W.numel(), W.dtype
     return (
         dtype in _packs
+        and x.device.type == W.device.type == "cpu"
+        and at_hand(W)  # `Packed.is_of` reads it
         and (entries >= PACKED[dtype] or (dtype == torch.float32 and x.numel() * W.shape[0] >= PACKED_LEAST))
         and 0 < x.numel() <= PACKED_ROWS * W.shape[1]
-        and x.device.type == W.device.type == "cpu"
         and dtype == (torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype)
         and type(x) is Tensor
         and type(W) in (Tensor, nn.Parameter)
-        and at_hand(W)  # `Packed.is_of` reads it
         and not W.is_inference()
     )
 

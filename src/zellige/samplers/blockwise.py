@@ -176,7 +176,7 @@ class Blockwise(InBlocks, Growing):
         """Start the block of the next `new` tokens. Its context is read, unless it is given in all texts."""
         look = not fixed() or state.memory.steps >= LOOK
         graph = captures(method)
-        state, (_, _, window) = begin(state, new, look, graph), self.layout(method)
+        state, (_, _, window) = begin(state, new, look, all_rows=graph), self.layout(method)
         memory: Growth = state.memory
         rows, end = memory.rows, memory.end
         if len(rows) == 0:
@@ -190,9 +190,9 @@ class Blockwise(InBlocks, Growing):
         given = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(position)), value=-1)
         shape = (len(rows), end - start)
         inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows, memory.open)
-        context = state.context  # of one size for all blocks where a graph is to read it
-        if context is not None and graph:
-            context = context.padded(window - method.block)
+        context = state.context
+        if context is not None and graph:  # which reads one size, for all blocks
+            context = context.padded(min(window, -(-N // method.block) * method.block) - method.block)
         inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=context)
         return replace(state, memory=replace(state.memory, inner=inner))
 

@@ -1,8 +1,9 @@
-"""A sampling step as one graph, for a GPU: it computes a step's hundreds of operations faster than Python starts them.
+"""A sampling step as one graph, for a GPU.
 
-A step of fixed shape (`Sampler.has_fixed_shape`) is a function of tensors. PyTorch compiles it whole, network and random
-numbers included, and records it as a CUDA graph, which is started at once. The first step takes a minute or so; later
-steps and runs of the same model, sampler and sizes find the graph.
+A GPU computes the hundreds of operations of a step faster than Python starts them. A step of fixed shape
+(`Sampler.has_fixed_shape`) is a function of tensors: PyTorch compiles it whole, network and random numbers included, and
+records it as a CUDA graph, which is started at once. The first step takes a minute or so. Later steps and runs of the
+same model and options find the graph, also those of an equal sampler: PyTorch keeps graphs with the code of `whole`.
 """
 
 import functools
@@ -18,28 +19,34 @@ from ..base.waiting import fixed
 from ..core.random import Streams
 from ..nn.compiler import compiled
 
-HOW: dict[str, Any] = {"mode": "reduce-overhead"}  # of torch.compile
+RECORDED: dict[str, Any] = {"mode": "reduce-overhead"}  # of torch.compile: as a CUDA graph
 
 
 def captures(method: Any) -> bool:
-    """Return whether steps of fixed shape, of which this is one, are to be graphs."""
+    """Return whether the current step is to be a graph: it has a fixed shape, and the method is compiled."""
     return fixed() and method.compiles
 
 
-@functools.lru_cache(maxsize=16)
 def captured(step: Callable[..., Any]) -> Callable[..., Any]:
     """`Sampler.step` of a step of fixed shape, as one graph; its arguments, with `Streams` as generator."""
+    # a server computes in other threads; PyTorch before 2.13 records graphs in one
+    return _captured(step, threading.current_thread() is threading.main_thread())
 
-    def whole(method: Any, state: Any, t: Tensor, s: Tensor, key: Any, calls: Tensor, *of: Tensor) -> Any:
-        streams = Streams.at(key, calls.clone(), *of)
+
+@functools.lru_cache(maxsize=16)
+def _captured(step: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
+    def whole(
+        method: Any, state: Any, t: Tensor, s: Tensor, key: Any, calls: Tensor, rows: Tensor, uses: Tensor
+    ) -> tuple[Any, Tensor]:
+        streams = Streams.at(key, calls.clone(), rows, uses)
         return step(method, state, t, s, streams), streams.calls
 
-    # a server computes in several threads; PyTorch before 2.13 records graphs in one
-    graph = compiled(whole, **HOW if threading.current_thread() is threading.main_thread() else {})
+    graph = compiled(whole, **RECORDED if recorded else {})
 
     def one(method: Any, state: Any, t: Tensor, s: Tensor, generator: Streams) -> Any:
         torch.compiler.cudagraph_mark_step_begin()
-        new, calls = graph(method, state, t, s, generator.key, generator.calls, *generator.counted())
+        with method._in_precision(state.x.device):  # a graph has none of its own
+            new, calls = graph(method, state, t, s, generator.key, generator.calls, *generator.counted())
         generator.calls.copy_(calls)  # which others share
         return own(new, state)
 
@@ -54,7 +61,7 @@ def own(value: Any, before: Any) -> Any:
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, tuple):
-        return tuple(own(new, old) for new, old in zip(value, before or len(value) * (None,)))
+        return tuple(own(new, old) for new, old in zip(value, before or len(value) * (None,), strict=True))
     if is_dataclass(value) and not isinstance(value, type):
         parts = {
             field.name: own(getattr(value, field.name), getattr(before, field.name, None)) for field in fields(value)

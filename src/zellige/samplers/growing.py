@@ -253,12 +253,12 @@ def merged(whole: State, rows: Tensor, part: State) -> State:
     return State(x, whole.fixed, calls, None, memory, whole.condition)
 
 
-def begin(state: State, new: int, look: bool = True, whole: bool = False) -> State:
+def begin(state: State, new: int, look: bool = True, all_rows: bool = False) -> State:
     """Start writing the next `new` tokens of the texts that have not ended and have free positions left.
 
     Args:
         look: leave out the rows of the others; without it their computations go on, to no effect.
-        whole: leave them out only when there are no others: a graph is for one number of rows.
+        all_rows: leave none out before all are finished: a graph is for one number of rows.
     """
     memory: Growth = state.memory
     rows, N = memory.rows, state.x.shape[1]
@@ -273,7 +273,7 @@ def begin(state: State, new: int, look: bool = True, whole: bool = False) -> Sta
     memory = replace(memory, open=None, steps=0, free=min(firsts, default=N))
     if len(left) == len(rows):
         return replace(state, memory=memory)
-    if left and whole:
+    if left and all_rows:
         return replace(state, memory=replace(memory, open=first < N))
     if not left:
         return replace(state, context=None, memory=replace(memory, rows=rows[:0]))

@@ -85,13 +85,13 @@ class LeftToRight(Growing):
             state = replace(state, x=x, context=part.context, calls=calls, memory=memory)
         follows = self.ending.token is not None and method.begin < method.vocabulary
         state = close(state, replace(self.ending, next_text=method.begin if follows else None))
-        return begin(state, 1, not fixed() or memory.end % LOOK == 0, captures(method))
+        return begin(state, 1, look=not fixed() or memory.end % LOOK == 0, all_rows=captures(method))
 
     def _read(self, method: AR, state: State) -> tuple[State, Tensor]:
-        """Extend the context by the tokens so far, but the last of them (R, n), which are those of the result; and count
-        the calls (B,).
+        """Read the tokens so far, all but the last (R, n), and count the calls (B,) of all.
 
-        The memory of the result is the token (R,) that comes next; it is `fixed` (R, 1) where it is given.
+        The result is what `_next` takes: these last tokens, the context, as memory the token (R,) that comes next, and
+        where it is given (`fixed`, (R, 1)).
         """
         memory, context, calls = state.memory, state.context, state.calls
         rows, window = memory.rows, window_of(method, self.window)
@@ -99,7 +99,7 @@ class LeftToRight(Growing):
         given = state.fixed[rows, memory.begin]
         given = given if memory.open is None else given | ~memory.open
         condition = None if state.condition is None else state.condition[rows]
-        part = State(x, given[:, None], rows, context, state.x[rows, memory.begin], condition)
+        part = State(x, given[:, None], torch.zeros_like(rows), context, state.x[rows, memory.begin], condition)
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
             asked = ~state.fixed[rows, piece.stop - 1] | (piece.stop >= window)  # given ones are read with it
             calls = calls.index_add(0, rows, memory.written * asked)
@@ -110,13 +110,15 @@ class LeftToRight(Growing):
 
     def _advance(self, method: AR, part: State) -> tuple[Tensor, Cache]:
         """Hidden states (R, D) after the last token of x (R, n), and the context with these tokens."""
-        more, size = {} if part.condition is None else {"condition": part.condition}, window_of(method, self.window) - 1
+        more, window = {} if part.condition is None else {"condition": part.condition}, window_of(method, self.window)
         h, context = method.advance(part.context, part.x, **more)
-        context = context.last(size)
-        return h[:, -1], context.padded(size) if captures(method) else context  # one size, for a graph
+        if captures(method):  # a graph reads one size
+            size = min(window, method.shape[0]) - 1
+            return h[:, -1], context.last(size).padded(size)
+        return h[:, -1], context.last(window - 1)
 
     def _next(self, method: AR, part: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
-        """Read x (R, n), and draw the token after it where it is not given."""
+        """Read x (R, n), and draw the token after it where it is not given; t and s are those of a step, not used."""
         h, context = self._advance(method, part)
         token, at = part.memory, ~part.fixed[:, 0]
         if fixed():

@@ -180,7 +180,8 @@ def in_turns(network: nn.Module) -> None:
 
             @functools.wraps(evaluate)
             def paused(*args: Any, evaluate: Callable[..., Any] = evaluate, **more: Any) -> Any:
-                pause()
+                if not torch.compiler.is_compiling():  # a step that is one graph is one piece
+                    pause()
                 return evaluate(*args, **more)
 
             vars(paused)["paused"] = True
