@@ -100,6 +100,7 @@ def graphs(monkeypatch):
         return start
 
     monkeypatch.setattr(waiting, "READABLE", ())
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
     monkeypatch.setattr(captured, "RECORDED", {"fullgraph": True, "backend": record})  # which lets no step read a value
     for start_afresh in (captured._captured.cache_clear, torch._dynamo.reset):
         start_afresh()
@@ -142,6 +143,7 @@ def test_a_graph_has_the_precision_of_its_method(monkeypatch):
         return start
 
     monkeypatch.setattr(waiting, "READABLE", ())
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)  # imports the compiler, for seconds
     monkeypatch.setattr(captured, "compiled", compiled)
     monkeypatch.setattr(method, "_in_precision", lambda device: float32_products(tf32=True))
     method.compiles = True
