@@ -97,6 +97,18 @@ def test_a_gap_is_filled_by_what_follows(name, monkeypatch):
         assert nats(model, all_rows[:, :8], draws=1).argmin() != values.argmin()
 
 
+def test_an_end_cuts_nothing_that_is_given():
+    """The text may end in its last gap, which is then shorter; before given tokens it may not."""
+    model = zellige.load("stories")
+    (end,) = model.tokenizer.encode(".")
+    filled = zellige.infill(model, "Tom had a red ball___", end=end, best_of=2, seed=1)[0]
+    assert filled.startswith("Tom had a red ball")
+    assert not filled.endswith(".")
+    for ending in ({"end": end}, {"entropy": 2.0}):
+        with pytest.raises(InputError, match="may end the text before it; leave these out"):
+            zellige.infill(model, "Tom had a red ball__ He ___ it.", best_of=2, **ending)
+
+
 def test_each_class_has_its_own_candidates(monkeypatch):
     model, seen = model_of("mdlm", classes=3), []
     bound = type(model.method).bound

@@ -32,7 +32,7 @@ from ..core import random
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .captured import captures
-from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
+from .growing import Ending, Growing, Growth, begin, close, pieces, window_of
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, continuous_distribution, irreversible, not_absorbing, of_length
 from .sampler import LOOK, State
@@ -137,8 +137,7 @@ class Blockwise(InBlocks, Growing):
 
     def admit(self, method: Diffusion, fixed):
         first_block, stride, _ = self.layout(method)
-        if not self.ahead:
-            check_given(method, fixed, first_block, stride)
+        self.check_given(method, fixed, first_block, stride)
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state, (first_block, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)

@@ -207,6 +207,23 @@ class Growing(Sampler):
 
     report: ClassVar[type[Summary] | None] = Redrawn
 
+    def check_given(self, method: Method, fixed: Tensor | None, first: int, stride: int) -> None:
+        """Raise InputError if a token is given right of a gap, where it is not seen, or may be cut off; as
+        `right_of_gap`."""
+        where = right_of_gap(fixed, first, stride)
+        if where is None or (self.ahead and self.ending == Ending()):
+            return
+        if self.ahead:
+            raise InputError(
+                f"position {where:,} is given right of a gap, and `end` or `entropy` may end the text before it; leave "
+                "these out"
+            )
+        raise InputError(
+            f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
+            "it; use a model of mdlm, such as the included stories-mdlm, or infill with `best_of` 32, which chooses among "
+            "candidates"
+        )
+
     @property
     def ending(self) -> Ending:
         """Condition under which a text ends before its length."""
@@ -302,20 +319,14 @@ def window_of(method: Method, asked: int | None) -> int:
     return asked or method.window
 
 
-def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -> None:
-    """Raise InputError if a token is given right of a masked position in an earlier block; blocks end at first, first +
-    stride, ..."""
+def right_of_gap(fixed: Tensor | None, first: int, stride: int) -> int | None:
+    """Return a position that is given right of a masked one in an earlier block, None if there is none; blocks end at
+    first, first + stride, ..."""
     if fixed is None:
-        return
+        return None
     fixed = fixed if fixed.ndim == 2 else fixed[None]
     position = torch.arange(fixed.shape[1], device=fixed.device)
     block = (position - first).div(stride, rounding_mode="floor").clamp_min(-1)
     gap = torch.where(fixed < 0, block, fixed.shape[1]).cummin(-1).values  # the first block that has one
-    wrong = (fixed >= 0) & (gap < block)
-    if wrong.any():
-        where = int(wrong.any(0).nonzero()[0])
-        raise InputError(
-            f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
-            "it; use a model of mdlm, such as the included stories-mdlm, or infill with `best_of` 32, which chooses among "
-            "candidates"
-        )
+    wrong = ((fixed >= 0) & (gap < block)).any(0)
+    return int(wrong.nonzero()[0]) if wrong.any() else None

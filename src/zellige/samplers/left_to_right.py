@@ -22,7 +22,7 @@ from ..methods.ar import AR
 from ..methods.method import Method
 from ..nn.attention import Cache
 from .captured import captured, captures
-from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
+from .growing import Growing, Growth, begin, close, pieces, window_of
 from .pairing import AUTOREGRESSION
 from .sampler import LOOK, Exactness, State, check
 
@@ -59,8 +59,7 @@ class LeftToRight(Growing):
 
     def admit(self, method, fixed):
         window_of(method, self.window)
-        if not self.ahead:
-            check_given(method, fixed, 1, 1)
+        self.check_given(method, fixed, 1, 1)
 
     def init(self, method, shape, *, fixed=None, generator=None):
         check(self, method)

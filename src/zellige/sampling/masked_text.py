@@ -64,7 +64,8 @@ class MaskedText:
             positions = free[start : start + (part or inserted)]
             start += len(positions)
             before = list(tokens[: positions[0]][-1:]) if positions else []
-            text = added(tokenizer, before, [tokens[i] for i in positions]) if positions else ""
+            filled = [tokens[i] for i in positions if i < len(tokens)]  # `end` may end a text in its last span
+            text = added(tokenizer, before, filled) if positions else ""
             prefix = pieces[-1][0] if pieces else ""
             if (shorter := before_word(tokenizer, prefix)) != prefix:  # the blank before the word is there already
                 text = text.removeprefix(" ")
