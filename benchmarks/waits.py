@@ -2,10 +2,9 @@
 
 python benchmarks/waits.py [--only WORDS]
 
-With --compile a graph counts as one operation.
-
 A wait is an operation whose result the host has to read before it can go on: a number, or a shape. Each takes the time
-that the GPU has still to compute, and an operation some microseconds to start: on a fast GPU a small step is both.
+that the GPU has still to compute, and an operation some microseconds to start: on a fast GPU a small step is both. In the
+column `--compile` a graph counts as one operation.
 """
 
 import argparse
@@ -163,12 +162,12 @@ def as_graphs(method: Any) -> Iterator[None]:
 
     before, captured.compiled, method.compiles = captured.compiled, compiled, True
     method._compiled = {entry: getattr(method.network, entry) for entry in ("features", "extend", "advance")}
-    captured._captured.cache_clear()
+    captured.graph_of.cache_clear()
     try:
         yield
     finally:
         captured.compiled, method.compiles = before, False
-        captured._captured.cache_clear()
+        captured.graph_of.cache_clear()
 
 
 def sampling_steps(case: str, graphs: bool = False) -> list[Counted]:

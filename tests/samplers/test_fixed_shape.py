@@ -23,6 +23,8 @@ CASES = {
     "ancestral, uniform noise": ("udlm", {}, "ancestral", {}, 10),
     "ancestral, uniform scores": ("sedd", {"process": "uniform"}, "ancestral", {}, 10),
     "ancestral of a chain": ("d3pm", {"diffusion_steps": 10}, "ancestral", {}, 10),
+    "ancestral of a uniform chain": ("d3pm", {"diffusion_steps": 10, "process": "uniform"}, "ancestral", {}, 10),
+    "ancestral of radd": ("radd", {}, "ancestral", {}, 10),
     "first hitting": ("mdlm", {}, "first_hitting", {}, None),
     "first hitting of a network with time": ("mdlm", {"time": True}, "first_hitting", {}, None),
     "any order": ("radd", {}, "any_order", {"per_step": 3}, None),
@@ -102,10 +104,10 @@ def graphs(monkeypatch):
     monkeypatch.setattr(waiting, "READABLE", ())
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
     monkeypatch.setattr(captured, "RECORDED", {"fullgraph": True, "backend": record})  # which lets no step read a value
-    for start_afresh in (captured._captured.cache_clear, torch._dynamo.reset):
+    for start_afresh in (captured.graph_of.cache_clear, torch._dynamo.reset):
         start_afresh()
     yield made
-    for start_afresh in (captured._captured.cache_clear, torch._dynamo.reset):
+    for start_afresh in (captured.graph_of.cache_clear, torch._dynamo.reset):
         start_afresh()
 
 

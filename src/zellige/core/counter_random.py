@@ -4,7 +4,6 @@ The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random number
 function of a key and a counter; there is no state.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -180,19 +179,9 @@ class Streams:
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
         words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
-        self._set((words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0]), None, 1)
-
-    def _set(self, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor | None, uses: Tensor | int) -> None:
-        self.key, self.calls = key, calls
-        self.rows = rows  # of these; None: all of them
-        self.uses = uses  # by how much a call raises the counter of each
-
-    @classmethod
-    def at(cls, key: tuple[Tensor, Tensor], calls: Tensor, rows: Tensor, uses: Tensor) -> "Streams":
-        """Streams with these values of their attributes: key (B,) each, calls (B,), rows (N,), uses (N,)."""
-        streams = cls.__new__(cls)
-        streams._set(key, calls, rows, uses)
-        return streams
+        self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
+        self.rows: Tensor | None = None  # all of them
+        self.uses = torch.ones_like(self.calls)  # by how much a call raises the counter of each
 
     def __len__(self) -> int:
         return len(self.calls if self.rows is None else self.rows)
@@ -202,16 +191,18 @@ class Streams:
 
         Where `at` (N,) is False, calls of the result do not count: the caller does not use their numbers.
         """
-        subset = copy.copy(self)
-        uses = self.uses[rows] if isinstance(self.uses, Tensor) else self.uses
-        subset.uses = uses if at is None else uses * at
-        subset.rows = rows if self.rows is None else self.rows[rows]
-        return subset
+        uses = self.uses[rows]
+        rows = rows if self.rows is None else self.rows[rows]
+        return self._with(self.calls, rows, uses if at is None else uses * at)
 
-    def counted(self) -> tuple[Tensor, Tensor]:
-        """Return `rows` and `uses` (N,) each."""
-        rows = torch.arange(len(self), device=self.calls.device) if self.rows is None else self.rows
-        return rows, self.uses if isinstance(self.uses, Tensor) else torch.full_like(rows, self.uses)
+    def apart(self) -> "Streams":
+        """The same streams, with counters of their own."""
+        return self._with(self.calls.clone(), self.rows, self.uses)
+
+    def _with(self, calls: Tensor, rows: Tensor | None, uses: Tensor) -> "Streams":
+        streams = object.__new__(Streams)  # a compiled step knows no copy.copy
+        streams.key, streams.calls, streams.rows, streams.uses = self.key, calls, rows, uses
+        return streams
 
     def count(self) -> None:
         """Count one call of each sequence without drawing numbers."""

@@ -452,7 +452,8 @@ class Cache:
         return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and has_gaps(valid))
 
     def padded(self, count: int) -> "Cache":
-        """Padded in front to `count` positions, the new ones not valid; so a growing cache keeps one size."""
+        """Padded in front to `count` positions, the new ones not valid; so a growing cache keeps one size. It has no rooms
+        and no gradients; itself if all of this holds already."""
         if len(self) == count and not self.rooms and self.ragged and not self.keys[0].requires_grad:
             return self
         new = count - len(self)

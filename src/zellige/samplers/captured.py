@@ -27,18 +27,23 @@ def captures(method: Any) -> bool:
     return fixed() and method.compiles
 
 
-def captured(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`Sampler.step` of a step of fixed shape, as one graph; its arguments, with `Streams` as generator."""
+def captured(step: Callable[..., Any], method: Any) -> Callable[..., Any]:
+    """`Sampler.step` as one graph, for `Streams`; the step itself where it is to be none."""
     # a server computes in other threads; PyTorch before 2.13 records graphs in one
-    return _captured(step, threading.current_thread() is threading.main_thread())
+    main = threading.current_thread() is threading.main_thread()
+    return graph_of(step, main) if captures(method) else step
 
 
 @functools.lru_cache(maxsize=16)
-def _captured(step: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
-    def whole(
-        method: Any, state: Any, t: Tensor, s: Tensor, key: Any, calls: Tensor, rows: Tensor, uses: Tensor
-    ) -> tuple[Any, Tensor]:
-        streams = Streams.at(key, calls.clone(), rows, uses)
+def graph_of(step: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
+    """A step as one graph, for `Streams`.
+
+    Args:
+        recorded: as a CUDA graph.
+    """
+
+    def whole(method: Any, state: Any, t: Tensor, s: Tensor, streams: Streams) -> tuple[Any, Tensor]:
+        streams = streams.apart()  # a graph changes none of its inputs
         return step(method, state, t, s, streams), streams.calls
 
     graph = compiled(whole, **RECORDED if recorded else {})
@@ -46,7 +51,7 @@ def _captured(step: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
     def one(method: Any, state: Any, t: Tensor, s: Tensor, generator: Streams) -> Any:
         torch.compiler.cudagraph_mark_step_begin()
         with method._in_precision(state.x.device):  # a graph has none of its own
-            new, calls = graph(method, state, t, s, generator.key, generator.calls, *generator.counted())
+            new, calls = graph(method, state, t, s, generator)
         generator.calls.copy_(calls)  # which others share
         return own(new, state)
 

@@ -12,7 +12,7 @@ from ..base.requests import declared, option
 from ..core.random import Randomness
 from ..core.schedule import as_time
 from ..methods.method import Method
-from .captured import captured, captures
+from .captured import captured
 from .pairing import of_length
 from .sampler import Exactness, Sampler, State, find
 
@@ -55,8 +55,7 @@ class InBlocks(Sampler):
     def step_inside(self, method: Method, inner: State, t: Tensor, generator: Randomness = None) -> State:
         """Step of the inner sampler in a block, by a line t (3,) of `times`, which is on the CPU."""
         begin, end = (as_time(float(time), inner.x.device) for time in t[1:])
-        step = captured(self.inner.step) if captures(method) else self.inner.step
-        return step(self.inner.truncated(method), inner, begin, end, generator)
+        return captured(self.inner.step, method)(self.inner.truncated(method), inner, begin, end, generator)
 
     def steps_of(self, times):
         """The steps of one block. Each line of `times` is a step, and begins with the number of blocks that are left."""

@@ -76,8 +76,8 @@ class LeftToRight(Growing):
         if memory.begin >= memory.free:
             part, calls = self._read(method, state)
             streams = random.of_rows(generator, memory.rows, ~part.fixed[:, 0] if fixed() else None)
-            graph = captures(method) and part.context is not None and part.x.shape[1] == 1
-            part = (captured(self._next) if graph else self._next)(method, part, t, s, streams)
+            one = part.context is not None and part.x.shape[1] == 1  # not where texts begin
+            part = (captured(self._next, method) if one else self._next)(method, part, t, s, streams)
             x = state.x.clone()
             x[memory.rows, memory.begin] = part.memory
             memory = replace(memory, read=memory.end)

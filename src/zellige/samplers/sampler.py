@@ -441,13 +441,12 @@ def run(
     yield state
     method = sampler.truncated(method)
     unread, finished = _unread(sampler, method, state.x, generator), False
-    graph = unread and method.compiles and not sampler.grows  # those have graphs for their parts
-    step = captured(sampler.step) if graph else sampler.step
     for number, (t, s) in enumerate(itertools.pairwise(times)):
         if unread and not sampler.grows and number % LOOK == 0:
             finished = not bool((method.process.movable(state.x) & ~state.fixed).any())
         if not finished:
-            with fixed_shapes(unread):
+            with fixed_shapes(unread):  # a sampler that grows has graphs of its own
+                step = sampler.step if sampler.grows else captured(sampler.step, method)
                 state = step(method, state, t, s, generator)
         yield state
 
