@@ -2,7 +2,7 @@
 
     zellige train mdlm --data.name pydocs --net.length 16 --net.layers 2 --net.hidden 64 --net.heads 4 --net.conv 7 \\
         --train.steps 600 --train.batch 64 --train.optimizer adamw --train.lr 4e-3 --train.ema 0.98 --train.validate-every 0 \\
-        --run runs/pydocs16
+        --train.times stratified --run runs/pydocs16
     python studies/coverage/coverage.py runs/pydocs16 runs/sudoku     # grids of 4 x 4, from studies/brackets
     python studies/coverage/coverage.py                               # of lognormal weights: where the threshold comes from
 

@@ -24,7 +24,8 @@ for name in "${@:-molecules chorales sudoku mnist nouns stories stories-mdlm}"; 
       stories | stories-mdlm) # 5.8M parameters on 3.3M subwords, first in blocks of 4 at a constant rate
         data=$STORIES/validation.jsonl
         texts=(--data.path "$STORIES/train.jsonl" --data.validation "$data" --data.pack packed --data.tokenizer bpe:2048
-          --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 608 --net.conv 7 --train.batch 4 --train.optimizer muon)
+          --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 608 --net.conv 7 --train.batch 4 --train.optimizer muon
+          --train.times stratified)
         train stories-start bd3lm --block 4 "${texts[@]}" --train.steps 5252 --train.lr 4e-3 --train.decay constant \
           --train.validate-every 500 --train.validate-rows 64
         cooled=("${texts[@]}" --train.start "$folder/stories-start" --train.lr 3e-3 --train.warmup 20 --train.ema 0.998

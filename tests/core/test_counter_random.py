@@ -9,7 +9,7 @@ from zellige.base.errors import InputError
 from zellige.core import counter_random, random
 from zellige.core.counter_random import philox
 from zellige.core.positions import positions
-from zellige.core.random import Counter, Streams
+from zellige.core.random import Counter, Middle, Streams
 
 
 def test_each_call_seed_and_step_has_numbers_of_its_own():
@@ -43,6 +43,21 @@ def test_every_way_to_multiply_gives_the_same_words():
         assert low.tolist() == [w & (2**32 - 1) for w in whole]
         largest = (2**16 - 1) * number + (((2**16 - 1) * number) >> 16)
         assert largest < 2**63  # so that no compiler may take liberties
+
+
+def test_times_in_the_middle_are_those_of_the_strata_placed():
+    """Of rows, of groups of rows, and of rows one after another; what is no time is as it was."""
+    n = torch.tensor([[4, 4, 0], [3, 0, 0]])
+    for draw in (
+        lambda source: random.stratified(2, source),
+        lambda source: random.spread(n, source),
+        lambda source: random.row_by_row(n, source),
+    ):
+        u, t = draw(Counter(7, 3, 1, 2)), draw(Middle(7, 3, 1, 2))
+        assert torch.equal(t, Middle(7).place(u))
+        assert not torch.equal(t, u)
+    for draw in (lambda source: random.uniform((4, 5), source), random.shared):
+        assert torch.equal(draw(Middle(7, 3, 1, 2)), draw(Counter(7, 3, 1, 2)))
 
 
 @pytest.mark.compile

@@ -14,7 +14,7 @@ from zellige.core.batch import Batch
 from zellige.core.curves import Linear
 from zellige.core.prediction import kernel
 from zellige.core.proposal import Proposal
-from zellige.core.random import spread
+from zellige.core.random import Counter, Middle, spread
 from zellige.core.schedule import CLEAN
 from zellige.methods import BD3LM, MDLM, SEDD, build
 from zellige.methods.absorbing import places
@@ -315,6 +315,21 @@ def test_clipped_times_and_their_bound():
     plain = blocks(2)
     g = lambda: torch.Generator().manual_seed(1)  # noqa: E731
     assert torch.equal(method.bound(Batch(X_0), g()), plain.bound(Batch(X_0), g()))
+
+
+def test_an_interval_takes_the_place_of_the_middle():
+    times = {}
+    for clip in ((0.0, 1.0), (0.3, 0.8)):
+        for row_by_row in (False, True):
+            method = blocks(2, clip=clip, row_by_row=row_by_row).train()
+            even, middle = (method.draw_times(Batch(X_0), kind(3, 1)) for kind in (Counter, Middle))
+            times[clip, row_by_row] = torch.equal(even, middle)
+    assert times == {
+        ((0.0, 1.0), False): False,
+        ((0.0, 1.0), True): False,
+        ((0.3, 0.8), False): True,
+        ((0.3, 0.8), True): True,
+    }
 
 
 @torch.no_grad()

@@ -91,6 +91,24 @@ def done(tmp_path_factory):
 
 
 # ---------------------------------------------------------------------------------------------------- end to end
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        ("mdlm bd3lm ar", "middle"),
+        ("ar bd3lm mdlm", "middle"),
+        ("ar mdlm", "middle"),
+        ("mdlm flexmdm", "stratified"),
+        ("tauldr mdlm", "stratified"),
+        ("ar ar", "stratified"),
+    ],
+)
+def test_all_of_a_comparison_draw_their_times_alike_in_any_order(names, times):
+    methods = [zellige.METHODS[name] for name in names.split()]
+    for order in (methods, methods[::-1]):
+        assert entrant.preset("tiny", "pydocs", order)[1].times == times
+    assert entrant.preset("tiny", "sudoku", methods)[1].times == "stratified"
+
+
 def test_each_method_is_a_run_and_its_bound_that_of_evaluate(done):
     for row in done.plain["result"]["methods"]:
         model = zellige.load(done.folder / row["folder"])
@@ -217,7 +235,8 @@ def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch
         assert asked(f"{chosen} --net.hidden 96").net == replace(net, hidden=96)
         assert asked(f"{chosen} --net.hidden 96").train == train
         assert asked(f"{chosen} --lr 0.004").train == replace(train, lr=0.004)
-        assert asked(f"{chosen} --train.optimizer adamw").train == SIZES[size].train  # with AdamW's own rate
+        by_adamw = replace(SIZES[size].train, times=train.times)  # with its own rate
+        assert asked(f"{chosen} --train.optimizer adamw").train == by_adamw
         assert asked(f"{chosen} --train.steps 7").train == replace(train, steps=7, minutes=0.0)
         assert asked(f"{chosen} --train.minutes 7").train == replace(train, minutes=7.0)
     images = asked("--data.name mnist")

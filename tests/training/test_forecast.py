@@ -137,7 +137,7 @@ def test_the_line_of_half_an_hour():
     assert half_an_hour(config, method, Integers(7), 1 / 8) == (  # 1,800 steps of a second
         "zellige train mdlm --data.name text --data.path 'my notes.txt' --data.tokenizer bytes --net.layers 1 --net.hidden 16 "
         "--net.heads 2 --net.length 8 --net.conv 0 --train.steps 1800 --train.batch 8 --train.optimizer adamw --train.lr 0.0003 "
-        "--train.warmup 100 --train.validate-every 1000 --train.validate-rows 0 --run runs/a-small"
+        "--train.warmup 100 --train.validate-every 1000 --train.validate-rows 0 --train.times stratified --run runs/a-small"
     )
     said = forecast(config, method, Integers(7), 0, clock=clock(40.0, 40.0, 40.0, 4.0))[
         1

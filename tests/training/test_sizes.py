@@ -62,10 +62,30 @@ def test_tiny_trains_a_transformer_of_text_by_muon(words, optimizer, lr, decay, 
     assert (made.optimizer, made.lr, made.decay) == (optimizer, lr, decay)
 
 
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        ("mdlm", "middle"),
+        ("bd3lm --data.path a.txt --train.optimizer adamw", "middle"),
+        ("mdlm --net.kind conv", "middle"),
+        ("mdlm --train.times stratified", "stratified"),
+        ("ar", "stratified"),
+        ("tauldr", "stratified"),
+        ("genmd4", "stratified"),
+        ("mdlm --data.name sudoku", "stratified"),
+        ("mdlm --data.name mnist", "stratified"),
+        ("mdlm --size small", "stratified"),
+    ],
+)
+def test_tiny_draws_the_times_of_a_text_in_the_middle(words, times, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert choose(words.split(), Terminal())[0].filled().train.times == times
+
+
 def test_what_is_published_or_begins_with_weights_or_has_an_own_network_is_trained_by_adamw():
-    assert {recipe.train.optimizer for recipe in RECIPES.values()} == {"adamw"}
+    assert {(recipe.train.optimizer, recipe.train.times) for recipe in RECIPES.values()} == {("adamw", "stratified")}
     begun = zellige.Training("mdlm", settings={"train.start": "stories-mdlm"}).filled()
-    assert (begun.train.optimizer, begun.train.lr) == ("adamw", Train().lr)
+    assert (begun.train.optimizer, begun.train.lr, begun.train.times) == ("adamw", Train().lr, "stratified")
     own = zellige.Training("mdlm", net=build_network(Net(1, 16, 2, 8), 5, False), size="tiny").filled()
     unet = zellige.Training("mdlm", net=Net(kind="unet"), size="tiny").filled()
     assert {(made.train.optimizer, made.train.lr) for made in (own, unet)} == {("adamw", 3e-3)}
@@ -137,7 +157,7 @@ def test_one_option_changes_one_thing(device, monkeypatch):
     settled = lambda *words: choose(["mdlm", *words], Terminal())[0].filled()  # noqa: E731
     size, plain, of_unet = SIZES[{"cpu": "tiny", "cuda": "small"}[device]], settled(), settled(*OF_UNET)
     assert (plain.net, plain.train) == size.of("pydocs", zellige.METHODS["mdlm"])
-    assert of_unet.train == size.train
+    assert of_unet.train == dataclasses.replace(size.train, times=size.times)
     kinds = (zellige.METHODS["mdlm"].Config, Data, Net, Train)
     walked = [flag for flag in flags(form(zellige.METHODS["mdlm"])).values() if flag.owner in kinds]
     assert len(walked) > 90
@@ -168,8 +188,10 @@ def test_the_first_line_has_the_size_and_what_is_not_of_it():
     config = Config("mdlm", zellige.METHODS["mdlm"].Config(), Data(), net, train)
     said = lambda **of: described("tiny", dataclasses.replace(config, **of), zellige.METHODS["mdlm"])  # noqa: E731
     assert said() == said(train=dataclasses.replace(train, steps=300, minutes=0, warmup=150, seed=4)) == "size tiny"
-    assert said(train=tiny.train) == "size tiny except `train.optimizer` adamw"  # its rate is AdamW's
-    assert said(train=tiny.train, network="Own") == "size tiny"
+    by_adamw = dataclasses.replace(tiny.train, times="middle")
+    assert said(train=by_adamw) == "size tiny except `train.optimizer` adamw"  # its rate is AdamW's
+    assert said(train=tiny.train).endswith("`train.optimizer` adamw, `train.times` stratified")
+    assert said(train=by_adamw, network="Own") == "size tiny"
     of_puzzles = Config("mdlm", config.options, Data("sudoku"), *tiny.of("sudoku", zellige.METHODS["mdlm"]))
     assert described("tiny", of_puzzles, zellige.METHODS["mdlm"], shaped=True) == "size tiny"
     net = dataclasses.replace(tiny.net, hidden=192, layers=2)

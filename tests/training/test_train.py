@@ -21,7 +21,7 @@ from zellige.base import files
 from zellige.base.errors import Diverged
 from zellige.base.trust import allow
 from zellige.cli.evaluate_print import heading as results_heading
-from zellige.core.counter_random import Counter, Independent
+from zellige.core.counter_random import Counter, Independent, Middle
 from zellige.data.prepare import prepare
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM, build
@@ -120,7 +120,7 @@ def test_parts_are_the_step(accumulate, world):
             assert parts == [whole[step][part :: len(parts)] for part in range(len(parts))]
 
 
-@pytest.mark.parametrize("times", ["stratified", "independent"])
+@pytest.mark.parametrize("times", ["stratified", "independent", "middle"])
 def test_parts_draw_what_the_whole_draws(times):
     from zellige.core.batch import Batch
 
@@ -135,9 +135,20 @@ def test_parts_draw_what_the_whole_draws(times):
 
 
 def test_a_training_draws_its_times_as_it_is_told():
-    for times, kind in (("stratified", Counter), ("independent", Independent)):
+    for times, kind in (("stratified", Counter), ("independent", Independent), ("middle", Middle)):
         config = zellige.Config("mdlm", MDLM.Config(), net=NET, train=Train(times=times))
         assert type(loop(build("mdlm", 7, NET), config, 7).seeds.seed_part(0, 1)) is kind
+
+
+def test_a_loss_has_a_unit_where_it_is_a_bound_or_exact():
+    for name, times, unit in (
+        ("mdlm", "stratified", "nats/token"),
+        ("mdlm", "middle", None),
+        ("ar", "middle", "nats/token"),
+    ):
+        method = build(name, 7, NET)
+        config = zellige.Config(name, method.config, net=NET, train=Train(times=times))
+        assert loop(method, config, 7).meters.unit == unit
 
 
 def test_rate():

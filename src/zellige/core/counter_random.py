@@ -166,6 +166,17 @@ class Independent(Counter):
         return self.uniform((n,), device)
 
 
+class Middle(Counter):
+    """As `Counter`, with most times in the middle: nine of ten in [0.2, 0.8), the others anywhere."""
+
+    LOW, HIGH, ANYWHERE = 0.2, 0.8, 0.1
+
+    def place(self, u: Tensor) -> Tensor:
+        """Map uniforms (*) in [0, 1) to times of this distribution."""
+        within = self.LOW + (self.HIGH - self.LOW) * (u - self.ANYWHERE) / (1 - self.ANYWHERE)
+        return torch.where(u < self.ANYWHERE, u / self.ANYWHERE, within)
+
+
 class Streams:
     """Random numbers of B sequences, a function of (seed of the sequence, its number of calls, position).
 

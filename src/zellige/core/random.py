@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.waiting import at_hand
-from .counter_random import Counter, Independent, Streams
+from .counter_random import Counter, Independent, Middle, Streams
 from .positions import positions
 
 
@@ -242,8 +242,13 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     """Sample n uniforms in [0, 1) that are together spread evenly: (n,) float64.
 
     u_b = frac(u + b / n) with one uniform u, the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). With
-    several ranks or parts, n and b count all examples. A source may have its own method `stratified`.
+    several ranks or parts, n and b count all examples. A source may have its own method `stratified`; those of `Middle`
+    are placed in the middle.
     """
+    return _placed(_strata(n, generator, device), generator)
+
+
+def _strata(n: int, generator: Randomness, device: torch.device | None) -> Tensor:
     if (own_strata := getattr(generator, "stratified", None)) is not None:
         return own_strata(n, device)
     u = shared(generator, device)
@@ -251,26 +256,33 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     return (u + row / rows) % 1.0
 
 
-def spread(n: Tensor, generator: Randomness = None) -> Tensor:
+def spread(n: Tensor, generator: Randomness = None, placed: bool = True) -> Tensor:
     """Uniforms in [0, 1) for G groups of each example, with n (B, G) positions in each: (B, G) float64.
 
-    They are spread evenly over the examples, and over the groups of each example that have a position.
+    They are spread evenly over the examples, and over the groups of each example that have a position. Those of `Middle`
+    are placed in the middle, unless `placed` is False.
     """
     if isinstance(generator, Independent):
         return uniform(n.shape, generator, n.device)
-    u = stratified(len(n), generator, n.device)[:, None]
+    u = _strata(len(n), generator, n.device)[:, None]
     groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
-    return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
+    u = (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
+    return _placed(u, generator) if placed else u
 
 
-def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
+def row_by_row(n: Tensor, generator: Randomness = None, placed: bool = True) -> Tensor:
     """As `spread`, with one stratum per group, in order: the groups of the first example have the largest uniforms."""
     if isinstance(generator, Independent):
         return uniform(n.shape, generator, n.device)
     row, rows = _among(len(n), generator, n.device)
     stratum = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
     total = rows * n.shape[1]
-    return (total - 1 - stratum + uniform(n.shape, generator, n.device)) / total
+    u = (total - 1 - stratum + uniform(n.shape, generator, n.device)) / total
+    return _placed(u, generator) if placed else u
+
+
+def _placed(u: Tensor, generator: Randomness) -> Tensor:
+    return generator.place(u) if isinstance(generator, Middle) else u
 
 
 def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[Tensor, int]:

@@ -25,7 +25,7 @@ from ..core.batch import Batch, Estimator
 from ..core.positions import positions
 from ..core.prediction import Mean, restricted
 from ..core.process import absorbing
-from ..core.random import Randomness
+from ..core.random import Middle, Randomness
 from ..core.schedule import PRIOR, Schedule
 from ..nn.cross_entropy import cross_entropy
 from . import diffusion
@@ -52,7 +52,7 @@ class Absorbing(Diffusion):
     and `cost`.
     """
 
-    # mean of 1 - alpha over the times that are drawn; None unless all tokens have one alpha
+    # mean of 1 - alpha over the times that are drawn, evenly or in the middle; None unless all tokens have one alpha
     mean_masked: float | None = None
 
     def read(self, logits, x_t, t):
@@ -175,10 +175,12 @@ class Masked(Absorbing):
         self.mean_masked = self._mean_masked(0.0, 1.0)
 
     def _mean_masked(self, low: float, high: float) -> float | None:
-        """Mean of 1 - alpha between two times, or over the steps of discrete time."""
-        times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
-        noise = 1 - self.process.schedule.alpha(times.double())
-        return None if noise.is_meta else float(noise.mean())
+        """Mean of 1 - alpha between two times, or over the steps of discrete time; in the middle, if that is more."""
+        even = (torch.arange(1024, dtype=torch.float64) + 0.5) / 1024
+        u = torch.stack((even, Middle(0).place(even)))
+        times = self.grid(self.steps)[(u * self.steps).long()] if self.steps else low + (high - low) * u
+        noise = 1 - self.process.schedule.alpha(times)
+        return None if noise.is_meta else float(noise.mean((1, 2)).max())
 
     @classmethod
     def states(cls, vocabulary, config):

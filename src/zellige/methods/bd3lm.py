@@ -221,7 +221,8 @@ class Blocks(Diffusion):
         return group, n.scatter_add(1, group, batch.counted.long())
 
     def spread(self, n, generator=None):
-        return (random.row_by_row if self.config.row_by_row and self.training else random.spread)(n, generator)
+        spread = random.row_by_row if self.config.row_by_row and self.training else random.spread
+        return spread(n, generator, placed=self.interval is None)  # an interval takes the place of the middle
 
     def _one(self, batch: Batch) -> bool:
         """Return whether a sequence is a single block."""

@@ -343,6 +343,7 @@ class Diffusion(Method):
         pointwise: whether positions are independent, so that `read` is enough; else the class has its own `predict`.
     """
 
+    learns_in_the_middle = True
     sampling_grid: str = "uniform"
     published_end: ClassVar[float | None] = None
     published_fills: ClassVar[bool] = True

@@ -125,10 +125,12 @@ class Method(nn.Module):
         choices: the allowed names of a field of Config; `checked` rejects others.
         of_levels: of a field of Config, the values that need ordered tokens.
         parameterization: of the network's output: "mean", "leave_one_out", "score" or "next" (an instance may differ).
-        loss_is_bound: whether `loss` is a sample of `bound` (training then shows its unit).
+        loss_is_bound: whether `loss` is a sample of `bound` (training then shows its unit, unless its times are `middle`).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
         approximate: whether its terms follow published code and are no bound; a result is then an estimate.
         exact: whether `bound` is -log p itself, without sampling.
+        learns_in_the_middle: whether `size` tiny draws the times of its training in the middle (`train.times`): a time is
+            a share of noise, and nothing but the network is learnt.
         adapts: number of examples for `adapt` at each validation in training; 0: it is not called.
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
@@ -159,6 +161,7 @@ class Method(nn.Module):
     bounded: bool = True
     approximate: bool = False
     exact: bool = False
+    learns_in_the_middle: ClassVar[bool] = False
     adapts: int = 0
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)

@@ -169,7 +169,7 @@ class Loop(lightning.LightningModule):
             corpus.tokenizer, config, prepared.about, prepared.defaults, not this_process().rank
         )
         self.validation = Validation(prepared, self.model, progress, signals)
-        is_bound = getattr(prepared.method, "loss_is_bound", True)
+        is_bound = prepared.method.loss_is_bound and (train.times != "middle" or prepared.method.exact)
         self.meters = Meters(train, corpus.train, self.model.unit if is_bound else None)
         self.metrics: MetricLogger | None = None  # of the first process
         self.average: dict[str, Any] | None = None  # of the checkpoint, until training starts

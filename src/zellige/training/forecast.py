@@ -43,7 +43,7 @@ TIMED = 2.0  # seconds of gradients by which steps are fitted
 AGAIN = 60.0  # seconds of training, after which a plan is made again
 SLACK = 0.2  # of its steps, which are left as they are within it
 SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
-OF_SMALL = ("batch", "optimizer", "lr", "warmup", "decay", "ema")  # how the smallest size is trained
+OF_SMALL = ("batch", "optimizer", "lr", "warmup", "decay", "ema", "times")  # how the smallest size is trained
 SMALL = {  # the smallest size; of a U-Net what it reads of these
     **{name: getattr(SIZES[CPU].net, name) for name in ("layers", "hidden", "heads", "length", "conv")},
     "channels": 32,

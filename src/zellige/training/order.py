@@ -20,7 +20,7 @@ from torch.utils.data import Sampler
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.random import Counter, Independent, Randomness, mix
+from ..core.random import Counter, Independent, Middle, Randomness, mix
 
 LARGE = 1 << 20  # rows of a source whose order is not kept (8 bytes each) but computed, row by row
 ROUNDS = 6  # of the Feistel network: four already look random to who may ask both ways (Luby and Rackoff 1988)
@@ -143,7 +143,7 @@ class StepSeeds:
     def __init__(self, seed: int, parts: int, device: torch.device, times: str = "stratified"):
         self.seed, self.parts, self.device = seed, parts, device
         self.noise = mix(seed, 2)
-        self.kind = Independent if times == "independent" else Counter
+        self.kind = {"stratified": Counter, "independent": Independent, "middle": Middle}[times]
 
     def seed_part(self, step: int, part: int) -> Randomness:
         """Return the randomness of one part of a step; dropout's, which is the global one, is seeded too."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -382,6 +382,7 @@ class Size:
     Attributes:
         muon: peak learning rate of Muon, by which a transformer of text is trained, with the decay wsd (studies/half-hour);
             0: by AdamW, as `train` says.
+        times: how the noise times of a text are drawn, where its method gains (`Method.learns_in_the_middle`).
     """
 
     about: str
@@ -390,6 +391,7 @@ class Size:
     image_net: Net
     image_train: Train
     muon: float = 0.0
+    times: Literal["stratified", "middle"] = "stratified"
 
     def of(self, data: str, method: type[Method], kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
         """The network and the training for this data and method, of the kind of network and by the optimizer that are
@@ -400,8 +402,11 @@ class Size:
             return fitted(self.image_net, kind or self.image_net.kind), self.image_train
         shaped = bool(source and source.shaped)
         optimizer = optimizer or ("muon" if kind in ("", "dit") and not shaped else "adamw")
-        by_muon = replace(self.train, optimizer="muon", lr=self.muon, decay="wsd") if self.muon else self.train
-        return fitted(self.net, kind or "dit", shaped), by_muon if optimizer == "muon" else self.train
+        gains = method.learns_in_the_middle and not shaped
+        train = replace(self.train, times=self.times) if gains else self.train
+        if optimizer == "muon" and self.muon:
+            train = replace(train, optimizer="muon", lr=self.muon, decay="wsd")
+        return fitted(self.net, kind or "dit", shaped), train
 
 
 def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
@@ -422,6 +427,7 @@ SIZES |= {
         Net(kind="flat-unet", channels=32, blocks=4, attention=(0,)),
         Train(steps=3000, minutes=30, batch=16, lr=2e-3, warmup=100, ema=0.997),
         muon=6e-3,
+        times="middle",
     ),
     "small": Size(
         "megabytes of text or small images, minutes to hours on a GPU",
@@ -473,7 +479,7 @@ def described(
     of_net = [entry.name for entry in fields(Net) if entry.name not in by_data]
     sections = (
         ("net", net, config.net, of_net),
-        ("train", train, config.train, ("batch", "optimizer", "lr", "warmup", "ema")),
+        ("train", train, config.train, ("batch", "optimizer", "lr", "warmup", "ema", "times")),
     )
     differing = [
         f"`{section}.{name}` {typed(getattr(now, name))}"

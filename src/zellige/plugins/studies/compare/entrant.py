@@ -222,9 +222,15 @@ def _learnt(run: Path) -> tuple[Any, Any]:
 def preset(
     size: str, data: str, methods: Iterable[type[Method]], kind: str = "", optimizer: str = ""
 ) -> tuple[Net, Train]:
-    """The network and the training of a size that suit all methods: a transformer where one of them reads blocks."""
+    """The network and the training of a size that suit all methods: a transformer where one of them reads blocks, and
+    noise times in the middle where all that have some gain by it."""
+    methods = [*methods]
     of_blocks = next((method for method in methods if method.block_size(method.Config())), METHODS["mdlm"])
-    return SIZES[size].of(data, of_blocks, kind, optimizer)
+    net, train = SIZES[size].of(data, of_blocks, kind, optimizer)
+    gains = [method for method in methods if method.learns_in_the_middle]
+    alike = gains and all(method.learns_in_the_middle or method.exact for method in methods)
+    times = SIZES[size].of(data, gains[0], kind, optimizer)[1].times if alike else "stratified"
+    return net, replace(train, times=times)
 
 
 def _value_text(value: object) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zellige.core import random
-from zellige.core.counter_random import Counter, Independent, philox
+from zellige.core.counter_random import Counter, Independent, Middle, philox
 from zellige.core.schedule import CLEAN
 from zellige.samplers.tau_leaping import landing, leap_distribution
 
@@ -84,6 +84,10 @@ def strata_are_uniform_and_even():
         even.see(group_times.sort(1).values.diff(dim=1), 1 / groups, f"{groups} groups of a row")
     yield single.row(DRAWS, "strata: each time is uniform by itself")
     yield even.row(DRAWS, "... and those of one draw are evenly apart")
+    middle, edges = Largest(), torch.arange(9, dtype=torch.float64) / 8
+    below = (Middle(0).place(middles(MANY))[:, None] < edges).double().mean(0)
+    middle.see(below, 0.1 * edges + 1.5 * (edges - 0.2).clamp(0.0, 0.6), "P(time < x)")
+    yield middle.row(DRAWS, "times in the middle: nine of ten between 0.2 and 0.8")
 
 
 @shared("draws.noise")
@@ -149,15 +153,18 @@ def parts_draw_what_one_process_draws():
     def independent(part: int, number: int) -> Counter:
         return Independent(2**62 + 5, 3, part, number)
 
+    def middle(part: int, number: int) -> Counter:
+        return Middle(2**62 + 5, 3, part, number)
+
     draws = {
         "numbers": lambda source, n: random.uniform((n, 5), source),
         "strata": lambda source, n: random.stratified(n, source),
         "groups": lambda source, n: random.row_by_row(groups[:1].expand(n, -1), source),
         "spread": lambda source, n: random.spread(groups[:1].expand(n, -1), source),
     }
-    for kind, make in (("ranks", ranks), ("parts", steps), ("independent", independent)):
+    for kind, make in (("ranks", ranks), ("parts", steps), ("middle", middle), ("independent", independent)):
         for name, draw in draws.items():
-            if (kind, name) == ("parts", "groups"):  # numbers of a row's own beside its strata
+            if kind in ("parts", "middle") and name == "groups":  # numbers of a row's own beside its strata
                 continue
             whole = draw(make(0, 1), parts * rows)
             for part in range(parts):
