@@ -64,6 +64,7 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
         optimizer="muon",
         lr=8e-3,
         decay="wsd",
+        times="middle",
         warmup=50,
         ema=0.99,
         precision="float32",
