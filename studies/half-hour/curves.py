@@ -62,7 +62,7 @@ def name(variant: str) -> str:
     return NAMES.get(variant, ", ".join(word.replace("=", " ") for word in words))
 
 
-def draw(panels: dict[Panel, dict[tuple[str, int], Curve]]) -> Figure:
+def draw(panels: dict[Panel, dict[tuple[str, int], Curve]], one_legend: bool = False) -> Figure:
     rows = -(-len(panels) // 3)
     figure = Figure(figsize=(7.2, 2.3 * rows), layout="constrained")
     axes = figure.subplots(rows, 3, squeeze=False).flatten()
@@ -75,8 +75,12 @@ def draw(panels: dict[Panel, dict[tuple[str, int], Curve]]) -> Figure:
             look: dict[str, Any] = {"color": COLOURS[colour], "ls": dashes}
             ax.plot(*zip(*curve), label=name(variant), marker="o", ms=2.5, **look)
         top = max(curve[min(2, len(curve) - 1)][1] for curve in variants.values())
-        ax.set(title=f"{text}, {method}{length}", xlim=(0, None), ylim=(None, top))
-        ax.legend(fontsize=7, frameon=False)
+        ax.set(title=f"{text}, {method}{'' if one_legend else length}", xlim=(0, None), ylim=(None, top))
+        if not one_legend:
+            ax.legend(fontsize=7, frameon=False)
+    if one_legend:
+        lines = {line.get_label(): line for ax in axes for line in ax.get_lines()}
+        figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=len(lines), frameon=False)
     figure.supxlabel("processor seconds of the steps", fontsize=9)
     figure.supylabel("bound, nats/token", fontsize=9)
     return figure
@@ -143,7 +147,7 @@ def main() -> None:
         halves = {panel: variants for panel, variants in panels.items() if panel[2] == ", half an hour"}
         for figure, file in (
             (draw(panels), HERE / "curves.svg"),
-            (draw(halves), HERE.parents[1] / "docs/pictures/half-hour.svg"),
+            (draw(halves, one_legend=True), HERE.parents[1] / "docs/pictures/half-hour.svg"),
             (draw_levers(levers), HERE / "levers.svg"),
         ):
             figure.savefig(file, metadata={"Date": None}, transparent=True)
