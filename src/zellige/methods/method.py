@@ -125,12 +125,11 @@ class Method(nn.Module):
         choices: the allowed names of a field of Config; `checked` rejects others.
         of_levels: of a field of Config, the values that need ordered tokens.
         parameterization: of the network's output: "mean", "leave_one_out", "score" or "next" (an instance may differ).
-        loss_is_bound: whether `loss` is a sample of `bound` (training then shows its unit, unless its times are `middle`).
+        loss_is_bound: whether `loss` is a sample of `bound`; training then shows its unit (not with times in the middle).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
         approximate: whether its terms follow published code and are no bound; a result is then an estimate.
         exact: whether `bound` is -log p itself, without sampling.
-        learns_in_the_middle: whether `size` tiny draws the times of its training in the middle (`train.times`): a time is
-            a share of noise, and nothing but the network is learnt.
+        learns_in_the_middle: whether `train.times` middle helps: a time is a share of noise, only the network learns.
         adapts: number of examples for `adapt` at each validation in training; 0: it is not called.
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
