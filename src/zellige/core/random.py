@@ -259,8 +259,8 @@ def _strata(n: int, generator: Randomness, device: torch.device | None) -> Tenso
 def spread(n: Tensor, generator: Randomness = None, placed: bool = True) -> Tensor:
     """Uniforms in [0, 1) for G groups of each example, with n (B, G) positions in each: (B, G) float64.
 
-    They are spread evenly over the examples, and over the groups of each example that have a position. Those of `Middle`
-    are placed in the middle, unless `placed` is False.
+    They are spread evenly over the examples, and over the groups of each example that have a position. Those of
+    `Middle` are placed in the middle, unless `placed` is False.
     """
     if isinstance(generator, Independent):
         return uniform(n.shape, generator, n.device)

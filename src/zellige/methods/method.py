@@ -125,7 +125,7 @@ class Method(nn.Module):
         choices: the allowed names of a field of Config; `checked` rejects others.
         of_levels: of a field of Config, the values that need ordered tokens.
         parameterization: of the network's output: "mean", "leave_one_out", "score" or "next" (an instance may differ).
-        loss_is_bound: whether `loss` is a sample of `bound`; training then shows its unit (not with times in the middle).
+        loss_is_bound: whether `loss` is a sample of `bound`; training then shows its unit, unless times are `middle`.
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
         approximate: whether its terms follow published code and are no bound; a result is then an estimate.
         exact: whether `bound` is -log p itself, without sampling.

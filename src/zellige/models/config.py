@@ -135,8 +135,8 @@ class Train:
     )
     times: Literal["stratified", "independent", "middle"] = option(
         "noise times of a batch: stratified spreads them evenly over its sequences; independent times vary more; middle "
-        "has nine of ten between 0.2 and 0.8: learns faster, but the loss is then no bound; `size` tiny uses it for text, "
-        "by methods that gain",
+        "draws nine of ten between 0.2 and 0.8: learns faster, but the loss is then no bound; `size` tiny uses it for "
+        "text, by methods that gain",
         default="stratified",
     )
     seed: int = option("random seed of the weights, the data order and the noise", default=0, minimum=0)
