@@ -4,9 +4,8 @@
     python studies/half-hour/half_hour.py stories bd3lm "" "train.optimizer=muon train.lr=6e-3" --table curves.csv
 
 A variant is a list of settings, as `zellige train` has them without the dashes; "" has none of its own. The script has
-more: `shape=linear` (the rate falls to 0 along a line from the beginning), `zero=1` (the last matrix of each residual
-branch begins at 0), and those of `levers.py`. All variants have the settings of `--base`, and the same text, network,
-batches and noise, unless they say otherwise.
+more: `shape=linear` (the rate falls to 0 along a line from the beginning), and those of `levers.py`. All variants have
+the settings of `--base`, and the same text, network, batches and noise, unless they say otherwise.
 
 First the variants take a step in turn, in one process, and the median of each one's processor time is its time of a step.
 The first variant gets `--steps` steps; each other gets the steps that take it equally long, so that a busy machine changes

@@ -4,8 +4,8 @@
     relu2=1        squared ReLU instead of GELU in the MLP (So et al. 2021)
     values=1       each block's values are half the first block's, by a share that is learnt (Zhou et al. 2024)
     tied=1         the head has the matrix of the embedding
-    masks=0.1,0.9  the share of masks is drawn between these in training (`mdlm`); a third number is the part of the rows
-                   that draw it from all shares
+    zero=1         the last matrix of each residual branch begins at 0
+    masks=0.1,0.9  the share of masks is drawn between these in training (`mdlm`)
     masks=beta     its density is 6 u (1 - u)
     grow=batch     8, 16 and 32 rows a step, each for a third of the time
     grow=length    rows of 32, 64 and 128 tokens, each for a third of the time, in steps of as many tokens
@@ -91,8 +91,8 @@ def shares(method: Any, *which: str) -> Iterator[None]:
         v = spread(n, generator)
         if which == ("beta",):
             return 0.5 - ((1 - 2 * v).asin() / 3).sin()
-        low, high, even = map(float, (*which, "0")[:3])
-        return torch.where(v < even, v / max(even, 1e-9), low + (high - low) * (v - even) / (1 - even))
+        low, high = map(float, which)
+        return low + (high - low) * v
 
     method.spread = drawn
     try:

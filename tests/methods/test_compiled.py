@@ -193,6 +193,9 @@ def test_no_mask_is_left_out_however_times_are_drawn(schedule, kind):
     """Of a concave schedule the middle has more masks: 0.68 of the positions instead of 0.64."""
     shape = (1024,)
     method: Any = methods.MD4(None, V, shape, methods.MD4.Config(schedule=schedule))
+    u = (torch.arange(10**5, dtype=torch.float64) + 0.5) / 10**5
+    t = Middle(0).place(u) if kind is Middle else u
+    assert method.mean_masked >= float(1 - method.process.schedule.alpha(t).mean()) - 1e-5
     batch = Batch(torch.zeros(128, *shape, dtype=torch.long))
     for step in range(4):
         t = method.draw_times(batch, kind(5, step))

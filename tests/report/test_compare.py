@@ -42,6 +42,7 @@ from zellige.plugins.studies.compare.record import Bound, Findings
 from zellige.show.record import dumps
 from zellige.show.terminal import Terminal
 from zellige.training.requests import Training
+from zellige.training.setup import SIZES
 from zellige.training.signals import Stopped
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
@@ -105,8 +106,8 @@ def done(tmp_path_factory):
 def test_all_of_a_comparison_draw_their_times_alike_in_any_order(names, times):
     methods = [zellige.METHODS[name] for name in names.split()]
     for order in (methods, methods[::-1]):
-        assert entrant.preset("tiny", "pydocs", order)[1].times == times
-    assert entrant.preset("tiny", "sudoku", methods)[1].times == "stratified"
+        assert SIZES["tiny"].of("pydocs", *order)[1].times == times
+    assert SIZES["tiny"].of("sudoku", *methods)[1].times == "stratified"
 
 
 def test_each_method_is_a_run_and_its_bound_that_of_evaluate(done):
@@ -216,7 +217,6 @@ def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch
     """Each option alone: `compare` took 6 layers of 256 for all that was not typed, which is hours on a CPU."""
     from zellige.plugins.studies.compare.command import compare
     from zellige.plugins.studies.compare.request import Compare
-    from zellige.training.setup import SIZES
 
     def asked(words: str) -> Compare:
         with pytest.raises(ZeroDivisionError):

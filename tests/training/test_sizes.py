@@ -115,7 +115,7 @@ def test_a_size_fits_the_data_and_the_kind_of_network():
 )  # fmt: skip
 def test_images_have_a_network_of_their_own(data, method, kind, expected):
     """What studies/images measured: a U-Net, unless the method reads block after block or another is asked for."""
-    net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind)
+    net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind=kind)
     assert net.kind == expected
     assert (train == SIZES["tiny"].image_train) == net.is_unet
     assert net.channels == (32 if net.is_unet else Net().channels)
@@ -194,6 +194,8 @@ def test_the_first_line_has_the_size_and_what_is_not_of_it():
     assert said(train=by_adamw, network="Own") == "size tiny"
     of_puzzles = Config("mdlm", config.options, Data("sudoku"), *tiny.of("sudoku", zellige.METHODS["mdlm"]))
     assert described("tiny", of_puzzles, zellige.METHODS["mdlm"], shaped=True) == "size tiny"
+    several = [zellige.METHODS[name] for name in ("ar", "mdlm")]
+    assert described("tiny", dataclasses.replace(config, train=train), *several) == "size tiny"  # of a comparison
     net = dataclasses.replace(tiny.net, hidden=192, layers=2)
     assert said(net=net) == "size tiny except `net.layers` 2, `net.hidden` 192"
     assert (

@@ -176,7 +176,7 @@ class Masked(Absorbing):
 
     def _mean_masked(self, low: float, high: float) -> float | None:
         """Mean of 1 - alpha between two times, or over the steps of discrete time; in the middle, if that is more."""
-        even = (torch.arange(1024, dtype=torch.float64) + 0.5) / 1024
+        even = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
         u = torch.stack((even, Middle(0).place(even)))
         times = self.grid(self.steps)[(u * self.steps).long()] if self.steps else low + (high - low) * u
         noise = 1 - self.process.schedule.alpha(times)

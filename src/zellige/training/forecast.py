@@ -283,7 +283,7 @@ def forecast(
     fewer = whole > config.train.steps
     steps = f"{count(steps)} of {count(whole)}" if fewer else count(steps)
     takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) at its current load"
-    preset = setup.described(size, config, type(method), bool(tokenizer.shape))
+    preset = setup.described(size, config, type(method), shaped=bool(tokenizer.shape))
     lines = [f"{preset}: {takes}{_otherwise(fewer, size)}"]
     if left > LONG and not step:
         line = half_an_hour(config, method, tokenizer, per_row, clock)
@@ -305,7 +305,7 @@ def half_an_hour(
     if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
         unread_fields = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
         sizes = {k: v for k, v in SMALL.items() if k not in unread_fields}
-        _, usual = SIZES[CPU].of(getattr(config.data, "name", ""), type(method), config.net.kind)
+        _, usual = SIZES[CPU].of(getattr(config.data, "name", ""), type(method), kind=config.net.kind)
         train = replace(config.train, **{name: getattr(usual, name) for name in OF_SMALL})
         try:
             smaller = replace(config, net=replace(config.net, **sizes), train=train)
@@ -344,7 +344,7 @@ def usual_values(config: Config, method: type[Method]) -> dict[str, Any]:
     def size(kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
         if config.train.start:  # which chooses the network
             return Net(), Train()
-        return SIZES[CPU].of(getattr(config.data, "name", ""), method, kind, optimizer)
+        return SIZES[CPU].of(getattr(config.data, "name", ""), method, kind=kind, optimizer=optimizer)
 
     net, train = size(config.net.kind, config.train.optimizer)
     sections = {"": method.Config(), "data.": Data(), "net.": net, "train.": train}

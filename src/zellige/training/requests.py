@@ -257,7 +257,7 @@ class Training(Request["Run"]):
             kind = settings.get("net.kind") or (self.net.kind if isinstance(self.net, Net) else "")
             usual = "" if isinstance(self.net, Net | None) else "adamw"  # an own network may name no matrices
             optimizer = settings.get("train.optimizer") or usual
-            sizes = setup.SIZES[self.size].of(data, self.method_class, str(kind), str(optimizer))
+            sizes = setup.SIZES[self.size].of(data, self.method_class, kind=str(kind), optimizer=str(optimizer))
             sections |= dict(zip(("net", "train"), sizes))
         return sections
 

@@ -221,7 +221,7 @@ class Session:
             for note in forecast(config, method, corpus.tokenizer, texts, step, size, per_row=per_row, whole=whole):
                 say(note)
         elif size:
-            say(setup.described(size, config, type(method), bool(corpus.tokenizer.shape)))
+            say(setup.described(size, config, type(method), shaped=bool(corpus.tokenizer.shape)))
         say(notes.heading(config, method, corpus, prepared.about, prepared.fleet, self.folder))
         if config.recipe in RECIPES:
             say(RECIPES[config.recipe].note)

@@ -393,17 +393,21 @@ class Size:
     muon: float = 0.0
     times: Literal["stratified", "middle"] = "stratified"
 
-    def of(self, data: str, method: type[Method], kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
-        """The network and the training for this data and method, of the kind of network and by the optimizer that are
-        asked for, if any."""
+    def of(self, data: str, *methods: type[Method], kind: str = "", optimizer: str = "") -> tuple[Net, Train]:
+        """The network and the training that suit this data and all these methods, of the kind of network and by the
+        optimizer that are asked for, if any: a transformer where one reads blocks, and noise times in the middle where
+        all that have some gain."""
         source = DATASETS.get(data)
         images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files
-        if images and kind not in ("dit", "conv") and not method.block_size(method.Config()):
+        blocks = any(method.block_size(method.Config()) for method in methods)
+        if images and kind not in ("dit", "conv") and not blocks:
             return fitted(self.image_net, kind or self.image_net.kind), self.image_train
         shaped = bool(source and source.shaped)
         optimizer = optimizer or ("muon" if kind in ("", "dit") and not shaped else "adamw")
-        gains = method.learns_in_the_middle and not shaped
-        train = replace(self.train, times=self.times) if gains else self.train
+        train = self.train
+        gains = [method.learns_in_the_middle for method in methods if not method.exact]
+        if gains and all(gains) and not shaped:
+            train = replace(train, times=self.times)
         if optimizer == "muon" and self.muon:
             train = replace(train, optimizer="muon", lr=self.muon, decay="wsd")
         return fitted(self.net, kind or "dit", shaped), train
@@ -460,19 +464,19 @@ def machine_size(device: str = "auto") -> str:
 
 
 def described(
-    size: str, config: Config, method: type[Method], shaped: bool = False, varied: Container[str] = ()
+    size: str, config: Config, *methods: type[Method], shaped: bool = False, varied: Container[str] = ()
 ) -> str:
-    """`size tiny except `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without
-    a size.
+    """`size tiny except `net.hidden` 192`: a size, and the values of a config, of one training or of several of these
+    methods, that are not the size's; "note" without a size.
 
     Left out: how long is trained, what of the network follows from the data (`shaped`: its rows have a shape of their
     own), and settings that are `varied`.
     """
     if not size:
         return "note"
-    of_size = partial(SIZES[size].of, getattr(config.data, "name", ""), method, config.net.kind)
-    net, usual = of_size("adamw" if config.network else "")
-    train = replace(of_size(config.train.optimizer)[1], optimizer=usual.optimizer)
+    of_size = partial(SIZES[size].of, getattr(config.data, "name", ""), *methods, kind=config.net.kind)
+    net, usual = of_size(optimizer="adamw" if config.network else "")
+    train = replace(of_size(optimizer=config.train.optimizer)[1], optimizer=usual.optimizer)
     if config.train.warmup == min(train.warmup, config.train.steps // 2):  # of steps that were fitted into minutes
         train = replace(train, warmup=config.train.warmup)
     by_data = {"grid", "classes", "given", *(("length",) if shaped else ())}

@@ -167,17 +167,18 @@ def form(
     from zellige.methods import METHODS
     from zellige.models.config import Train
     from zellige.nn import Net
+    from zellige.training.setup import SIZES
 
-    from .entrant import preset
     from .paper import substitute
     from .request import Compare
 
     usual = substitute(table, None, None, None, 0.0) if table else (Data(), Net(), Train())
     if size:
         names = (word.partition(":")[0] for word in leading(words))
+        named = [METHODS[name] for name in names if name in METHODS]
         data, kind = typed.get("--data.name", Data().name), typed.get("--net.kind", "")
         optimizer = typed.get("--train.optimizer", "")
-        usual = Data(), *preset(size, data, (METHODS[n] for n in names if n in METHODS), kind, optimizer)
+        usual = Data(), *SIZES[size].of(data, *named, kind=kind, optimizer=optimizer)
     about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class; or folders of trained runs"
     methods = option(about, default=(), argument="METHOD METHOD ...")
     sections = zip(("data", "net", "train"), (Data, Net, Train), usual)

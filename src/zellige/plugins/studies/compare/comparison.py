@@ -50,7 +50,7 @@ from zellige.training.requests import Training
 from zellige.training.signals import Stopped
 
 from . import table
-from .entrant import Entrant, check_alike, check_folder, check_runs, entrants, preset
+from .entrant import Entrant, check_alike, check_folder, check_runs, entrants
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .paper import Rows
 from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Quality, Row
@@ -118,7 +118,7 @@ def compare_methods(
             raise InputError(f"`{name}` is for methods that are trained, and these runs are; leave it out")
     data = Data() if data is None else as_data(data)
     if size:
-        usual = preset(size, getattr(data, "name", ""), [of.method for of in several])
+        usual = setup.SIZES[size].of(getattr(data, "name", ""), *(of.method for of in several))
         net, train = usual[0] if net is None else net, usual[1] if train is None else train
     train = train or Train()
     if train.devices > 1:  # several would each ask for all of the comparison
@@ -254,7 +254,8 @@ class _Work:
                 budget = replace(self.configs[name].train, minutes=several[0].seconds / 60 + 1e-9)
                 self.configs = {left[i].folder: one.config for i, one in enumerate(several)}
                 self.configs[name] = replace(self.configs[name], train=budget)
-        preset = setup.described(self.size, self.config, self.several[0].method, bool(self.corpus.tokenizer.shape))
+        methods = (of.method for of in self.several)
+        preset = setup.described(self.size, self.config, *methods, shaped=bool(self.corpus.tokenizer.shape))
         self.terminal.say(forecast.of_several(several, len(left), preset, whole, self.size))
 
     def _is_done(self, entrant: Entrant) -> bool:

@@ -23,7 +23,6 @@ from zellige.models.checkpoint.read import read_config, run_config
 from zellige.models.config import Config, Train, to_json
 from zellige.nn.block import Net
 from zellige.training.requests import Training
-from zellige.training.setup import SIZES
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
 
@@ -217,20 +216,6 @@ def _learnt(run: Path) -> tuple[Any, Any]:
     """The hash of a run's data, and of its tokenizer."""
     about = run_config(run)[1].get("data") or {}
     return about.get("sha256"), (about.get("tokenizer") or {}).get("fingerprint")
-
-
-def preset(
-    size: str, data: str, methods: Iterable[type[Method]], kind: str = "", optimizer: str = ""
-) -> tuple[Net, Train]:
-    """The network and the training of a size that suit all methods: a transformer where one of them reads blocks, and
-    noise times in the middle where all that have some gain by it."""
-    methods = [*methods]
-    of_blocks = next((method for method in methods if method.block_size(method.Config())), METHODS["mdlm"])
-    net, train = SIZES[size].of(data, of_blocks, kind, optimizer)
-    gains = [method for method in methods if method.learns_in_the_middle]
-    alike = gains and all(method.learns_in_the_middle or method.exact for method in methods)
-    times = SIZES[size].of(data, gains[0], kind, optimizer)[1].times if alike else "stratified"
-    return net, replace(train, times=times)
 
 
 def _value_text(value: object) -> str:

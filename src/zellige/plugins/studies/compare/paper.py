@@ -81,13 +81,12 @@ def rows_of(name: str, length: int) -> Rows:
 
 def substitute(name: str, data: Any, net: Net | None, train: Train | None, minutes: float) -> tuple[Any, Net, Train]:
     """Data, network and training of a table's rows: what is given,
-    else those of the smallest size on data that is there, with times as papers draw them."""
+    else those of the smallest size on data that is there."""
     recipes = TABLES[name].recipes
     images = bool(recipes) and bool(RECIPES[recipes[0]].net.grid)
     data = Data(IMAGES if images else TEXT) if data is None else data
-    usual_net, usual_train = SIZES[CPU].of(getattr(data, "name", TEXT), METHODS["mdlm"])
-    train = replace(usual_train, times="stratified") if train is None else train
-    train = replace(train, minutes=minutes)
+    usual_net, usual_train = SIZES[CPU].of(getattr(data, "name", TEXT))  # of no method: with even times, as papers
+    train = replace(usual_train if train is None else train, minutes=minutes)
     return data, usual_net if net is None else net, train
 
 

@@ -165,7 +165,7 @@ class _Work:
                 whole, several = first.train.steps, forecast.alike(several)
                 self.shared = replace(first.train, minutes=several[0].seconds / 60 + 1e-9)
         size, varied = self.training.size or "", [axis.setting for axis in self.axes]
-        preset = setup.described(size, first, trainings[0].method_class, bool(first.net.grid), varied)
+        preset = setup.described(size, first, trainings[0].method_class, shaped=bool(first.net.grid), varied=varied)
         self.say(forecast.of_several(several, self.total, preset, whole, size))
 
     def _take_steps(self) -> None:
